@@ -1,0 +1,1 @@
+"""Plans, checks, runs and diagnoses parallel training of large language models."""

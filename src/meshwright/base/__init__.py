@@ -1,0 +1,1 @@
+"""Units, findings, located reading and errors; knows nothing of training."""

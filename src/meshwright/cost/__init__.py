@@ -1,0 +1,1 @@
+"""What it costs: memory, time, money, each a tree of named terms."""

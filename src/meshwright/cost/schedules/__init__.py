@@ -1,0 +1,1 @@
+"""Pipeline schedules: operation lists, exact simulation, closed forms."""

@@ -1,0 +1,1 @@
+"""Where: GPUs, nodes, fabrics, clusters and their measured efficiency."""

@@ -1,0 +1,1 @@
+"""What is trained: architectures, parameter and FLOP counts, families and presets."""

@@ -1,0 +1,1 @@
+"""One file per model family: a Hugging Face configuration to a `Model`."""

@@ -1,0 +1,1 @@
+"""How: workload, plan, mesh, placement and stages."""

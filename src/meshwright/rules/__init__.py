@@ -1,0 +1,1 @@
+"""What must hold, one file per section of the guidelines."""

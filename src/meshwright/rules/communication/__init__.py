@@ -1,0 +1,1 @@
+"""Communication: protocol, pattern, resources (COM)."""

@@ -1,0 +1,1 @@
+"""Compute parallelism: assignment, scheduling, balance (CMP)."""

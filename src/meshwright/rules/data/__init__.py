@@ -1,0 +1,1 @@
+"""Data parallelism: partitioning, synchronisation, loading (DAT)."""

@@ -1,0 +1,1 @@
+"""Model parallelism: partitioning, sharing, communication (MOD)."""

@@ -1,0 +1,1 @@
+"""Space, pruning, evaluation in chunks, Pareto front, nearest miss, sensitivity."""
