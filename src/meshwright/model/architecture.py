@@ -107,7 +107,7 @@ class Model:
 
     `runs` lists the blocks in order, equal neighbours merged. `mtp` holds multi-token-prediction
     blocks that follow the last layer (DeepSeek-V3, arXiv 2412.19437, section 2.2); each brings a
-    projection of 2*hidden_size to hidden_size and two more norms, and shares embedding and head.
+    projection of 2*hidden_size to hidden_size and three more norms, and shares embedding and head.
     `source` says where the facts came from.
     """
 
@@ -203,7 +203,12 @@ def _latent_matmuls(a: Attention, kv_lora_rank: int, hidden_size: int) -> tuple[
 
     def matmul(name: str, rows: int, columns: int, shard: str) -> Matmul:
         return Matmul(
-            name=name, in_features=rows, out_features=columns, shard=shard, group="attention"
+            name=name,
+            in_features=rows,
+            out_features=columns,
+            shard=shard,
+            group="attention",
+            bias=a.qkv_bias and shard == "none",  # only the down projections carry one
         )
 
     if a.q_lora_rank is None:
