@@ -1,1 +1,1 @@
-"""What must hold, one file per section of the guidelines."""
+"""What must hold: rules that lint one plan and prune columns of plans."""

@@ -1,0 +1,321 @@
+"""The rule engine: what a rule is, where rules are found, and how they are applied.
+
+A rule is one function from a `Job` to a mask, True where the job is bad. The plan inside the job
+may be one plan or a column of plans, so the same function lints a config (`check`) and prunes a
+search space (`prune`). Beside the function stand a message that prints the values that broke it
+and, where one exists, a fix: the nearest legal values.
+
+Within a rule every field of the plan is a NumPy value, also for one plan, so that `&`, `|`, `~` and
+`%` (zero included) mean the same in both cases. Workload, cluster and model are plain Python.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+from dataclasses import dataclass, field, fields
+from functools import cache
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.finding import Finding, Severity
+from meshwright.plan.plan import BoolColumn, Plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.plan.job import Job
+
+Mask = BoolColumn
+
+PACKAGE = "meshwright.rules"
+_CODE = re.compile(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
+_EXAMPLE = re.compile(r"^(Fails|Passes):\s*(.+)$", re.MULTILINE)
+_PLAN_FIELDS = tuple(f.name for f in fields(Plan))
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Rule:
+    """One constraint. `code` and `title` name it; `fires` decides; the rest explains.
+
+    `section` is that of the guidelines ("4.1" data partitioning ... "7.3" communication resources).
+    `reads` names the plan fields that the condition depends on: plans equal in these fields have
+    the same answer. `scope` is "all" or the frameworks and versions that demand it, as in
+    "megatron-core>=0.16; torchtitan". `confidence` is "run" (seen to happen), "read" (in the
+    source), "doc", "paper", "arithmetic" or "heuristic".
+    """
+
+    code: str
+    title: str
+    severity: Severity
+    section: str
+    source: str
+    reads: tuple[str, ...]
+    scope: str
+    confidence: str
+    condition: Callable[[Job], Mask]
+    describe: Callable[[Job], str] | None = field(default=None)
+    suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
+
+    def message(self, function: Callable[[Job], str]) -> Callable[[Job], str]:
+        """Decorator: `function` says, for one plan, which values broke the rule."""
+        self.describe = function
+        return function
+
+    def fix(
+        self, function: Callable[[Job], dict[str, tuple[Any, ...]]]
+    ) -> Callable[[Job], dict[str, tuple[Any, ...]]]:
+        """Decorator: `function` returns, for one plan, the nearest legal values by field."""
+        self.suggest = function
+        return function
+
+    @property
+    def is_general(self) -> bool:
+        """True when the rule holds whatever the framework."""
+        return self.scope == "all"
+
+    @property
+    def doc(self) -> str:
+        """The rule's page: what goes wrong and why, then the examples."""
+        return cleandoc(self.condition.__doc__ or "")
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the page, in one line."""
+        return " ".join(self.doc.split("\n\n")[0].split())
+
+    def examples(self, kind: str) -> tuple[str, ...]:
+        """The examples of `kind` ("Fails" or "Passes") in the page, as written."""
+        return tuple(text.strip() for name, text in _EXAMPLE.findall(self.doc) if name == kind)
+
+
+def rule(
+    code: str,
+    title: str,
+    *,
+    severity: Severity,
+    section: str,
+    source: str,
+    reads: tuple[str, ...] = (),
+    scope: str = "all",
+    confidence: str = "arithmetic",
+) -> Callable[[Callable[[Job], Mask]], Rule]:
+    """Decorator that makes a function from a job to a mask into a `Rule`."""
+    if not _CODE.fullmatch(code):
+        raise MeshwrightError(f"{code!r} is not a rule code such as DAT101")
+    if unknown := set(reads) - set(_PLAN_FIELDS):
+        raise MeshwrightError(f"rule {code} reads unknown plan fields: {sorted(unknown)}")
+
+    def decorate(condition: Callable[[Job], Mask]) -> Rule:
+        return Rule(
+            code=code,
+            title=title,
+            severity=severity,
+            section=section,
+            source=source,
+            reads=reads,
+            scope=scope,
+            confidence=confidence,
+            condition=condition,
+        )
+
+    return decorate
+
+
+# Discovery
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule under `meshwright.rules`, by code; a rule exists by being defined in a module."""
+    package = importlib.import_module(PACKAGE)
+    found: dict[str, Rule] = {}
+    for module in pkgutil.walk_packages(package.__path__, PACKAGE + "."):
+        for value in vars(importlib.import_module(module.name)).values():
+            if not isinstance(value, Rule):
+                continue
+            if found.setdefault(value.code, value) is not value:
+                raise MeshwrightError(f"two rules are called {value.code}")
+    return tuple(found[code] for code in sorted(found))
+
+
+def find_rule(code: str) -> Rule | None:
+    """The rule called `code` (any case), or None."""
+    wanted = code.upper()
+    return next((r for r in all_rules() if r.code == wanted), None)
+
+
+@cache
+def pruning_rules() -> tuple[Rule, ...]:
+    """General error rules that depend on the plan, cheapest first: what a search applies."""
+    errors = (r for r in all_rules() if r.is_general and r.severity is Severity.ERROR)
+    return tuple(sorted(errors, key=lambda r: (len(r.reads), r.code)))
+
+
+def in_scope(rule_: Rule, framework: str | None = None, version: str | None = None) -> bool:
+    """Whether a rule holds for a framework and version; general rules always do.
+
+    Without a version, any rule that names the framework holds.
+    """
+    if rule_.is_general:
+        return True
+    return any(
+        _scope_item_holds(item.strip(), framework, version) for item in rule_.scope.split(";")
+    )
+
+
+_SCOPE_ITEM = re.compile(r"([\w.-]+?)\s*(?:(>=|<=|==|@|<|>)\s*([\w.]+))?")
+
+
+def _scope_item_holds(item: str, framework: str | None, version: str | None) -> bool:
+    """One item of a scope string, such as "torchtitan>=0.3", against a framework and version."""
+    parsed = _SCOPE_ITEM.fullmatch(item)
+    if parsed is None or framework is None or parsed[1] != framework:
+        return False
+    if version is None or parsed[3] is None:
+        return True
+    return _compare(_release(version), parsed[2], _release(parsed[3]))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, "0.16.1" as (0, 16, 1)."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _compare(left: tuple[int, ...], operator: str, right: tuple[int, ...]) -> bool:
+    """Compare releases to the precision of `right`, so that 0.19.2 == 0.19 and 0.19.2 <= 0.19."""
+    left = left[: len(right)]
+    outcomes = {">=": left >= right, "<=": left <= right, ">": left > right, "<": left < right}
+    return outcomes.get(operator, left == right)
+
+
+# Application
+
+
+def check(
+    job: Job,
+    rules: Iterable[Rule] | None = None,
+    *,
+    framework: str | None = None,
+    version: str | None = None,
+) -> list[Finding]:
+    """What is wrong with one plan: a finding per rule that fires, errors first, then by code."""
+    if len(job.plan) != 1:
+        raise MeshwrightError("check reads one plan; use prune for a column of plans")
+    job = as_numpy(job)
+    chosen = all_rules() if rules is None else rules
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        findings = [
+            finding(r, job)
+            for r in chosen
+            if in_scope(r, framework, version) and np.all(r.condition(job))
+        ]
+    return sorted(findings, key=lambda f: (-int(f.severity), f.code))
+
+
+def finding(rule_: Rule, job: Job) -> Finding:
+    """The finding of a rule that fires on one plan."""
+    fixes = rule_.suggest(job) if rule_.suggest else {}
+    return Finding(
+        code=rule_.code,
+        severity=rule_.severity,
+        message=rule_.describe(job) if rule_.describe else rule_.title,
+        key=next(iter(fixes), ""),
+        reason=rule_.summary,
+        hint="; ".join(f"{name} = {_either(values)}" for name, values in fixes.items() if values),
+    )
+
+
+def _either(values: tuple[Any, ...]) -> str:
+    """Legal values as words: "2", "2 or 4", "1, 2 or 4"."""
+    words = [str(v) for v in values]
+    return " or ".join(([", ".join(words[:-1])] if words[:-1] else []) + words[-1:])
+
+
+def mask(job: Job, rules: Iterable[Rule]) -> dict[str, Mask]:
+    """For each rule's code, where it fires: one value if it depends on nothing that varies.
+
+    Returns a NumPy bool, or a column as long as the plan.
+    """
+    job = as_numpy(job)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return {r.code: r.condition(job) for r in rules}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What survives the rules and what each of them removed.
+
+    `alive` has one value a plan. `first` counts the plans by the first rule that removed them (in
+    the order given), so its sum is the number removed. `fired` counts every plan on which a rule
+    fires, whatever the other rules say; empty unless asked for.
+    """
+
+    alive: NDArray[np.bool_]
+    first: dict[str, int]
+    fired: dict[str, int]
+
+
+def prune(job: Job, rules: Sequence[Rule] | None = None, *, independent: bool = False) -> Pruned:
+    """Apply rules to a column of plans, by default all general error rules, cheapest first.
+
+    Unless `independent` counts are wanted, a rule sees only the plans that earlier ones left.
+    """
+    job = as_numpy(job)
+    chosen = pruning_rules() if rules is None else rules
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return _prune_all(job, chosen) if independent else _prune_survivors(job, chosen)
+
+
+def _prune_all(job: Job, rules: Sequence[Rule]) -> Pruned:
+    """Every rule on every plan."""
+    count = len(job.plan)
+    alive = np.ones(count, dtype=bool)
+    first: dict[str, int] = {}
+    fired: dict[str, int] = {}
+    for r in rules:
+        bad = np.broadcast_to(np.asarray(r.condition(job), dtype=bool), count)
+        fired[r.code] = int(np.count_nonzero(bad))
+        first[r.code] = int(np.count_nonzero(bad & alive))
+        alive &= ~bad
+    return Pruned(alive=alive, first=first, fired=fired)
+
+
+def _prune_survivors(job: Job, rules: Sequence[Rule]) -> Pruned:
+    """Each rule on the plans that are left; the column is compacted when half of it is dead."""
+    rows = np.arange(len(job.plan))
+    alive = np.ones(len(rows), dtype=bool)  # over `rows`
+    first: dict[str, int] = {}
+    for r in rules:
+        bad = np.broadcast_to(np.asarray(r.condition(job), dtype=bool), len(rows)) & alive
+        first[r.code] = int(np.count_nonzero(bad))
+        if not first[r.code]:
+            continue
+        alive &= ~bad
+        if 2 * np.count_nonzero(alive) < len(rows):
+            kept = np.flatnonzero(alive)
+            job, rows, alive = job.with_plan(job.plan.take(kept)), rows[kept], alive[kept]
+    survivors = np.zeros(_length_before(first, alive), dtype=bool)
+    survivors[rows[alive]] = True
+    return Pruned(alive=survivors, first=first, fired={})
+
+
+def _length_before(first: dict[str, int], alive: NDArray[np.bool_]) -> int:
+    """Plans at the start: those removed and those left."""
+    return sum(first.values()) + int(np.count_nonzero(alive))
+
+
+def as_numpy(job: Job) -> Job:
+    """The job with every field of its plan a NumPy value (`layout` excepted)."""
+    changes = {
+        name: np.asarray(value)[()]
+        for name in _PLAN_FIELDS
+        if name != "layout" and not isinstance(value := getattr(job.plan, name), np.generic)
+    }
+    return job.with_plan(job.plan.replace(**changes))
