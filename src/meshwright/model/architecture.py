@@ -70,6 +70,9 @@ class Experts:
     correction_bias: bool = False  # DeepSeek-V3's e_score_correction_bias: a buffer, not trained
     shared_intermediate_size: int = 0
     shared_gate: bool = False  # Qwen2-MoE's sigmoid gate on the shared expert
+    n_group: int = 0  # router groups, 0 = none (DeepSeek's node-limited routing)
+    topk_group: int = 0  # groups that a token may use
+    scoring_func: str = ""  # "softmax", "softmax_top_k" (over the chosen ones), "sigmoid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

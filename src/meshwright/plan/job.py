@@ -23,6 +23,7 @@ class Loading:
     checkpoint_interval_steps: int | None = None
     checkpoint_async: bool | None = None
     checkpoint_write_bytes_per_s_per_node: float | None = None
+    doc_len_cv: float | None = None  # standard deviation of document lengths over their mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,16 @@ class Runtime:
     nccl_algo: str | None = None
     nccl_proto: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    manual_gc: bool | None = None  # garbage collected at the same step on every rank
+    numa_bind: bool | None = None
+    straggler_detection: bool | None = None
+    context_balancer: str | None = None  # "zigzag", "documents" (by the mask) or "none"
+    expert_dispatcher: str | None = None  # "alltoall", "allgather" or "flex"
+    grouped_gemm: bool | None = None  # the experts of a rank in one kernel
+    expert_balancing: str | None = None  # "aux_loss", "bias", ... or "none"
+    expert_capacity_factor: float | None = None  # negative: no token is dropped
+    router_dtype: str | None = None
+    router_padding: bool | None = None  # tokens per expert padded to the quantisation block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
