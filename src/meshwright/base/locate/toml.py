@@ -1,0 +1,173 @@
+"""TOML with places: values from `tomllib`, places from a scan of the text it accepted."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, malformed
+
+_AT = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
+_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_DATE_WITH_SPACE = re.compile(r"\d{4}-\d\d-\d\d \d\d:[0-9:.+Zz-]+")
+_SCALAR = re.compile(r"[^\s,\]}#]+")
+_LITERALS = (
+    re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL),
+    re.compile(r"'''.*?'{3,5}", re.DOTALL),
+    re.compile(r'"(?:[^"\\]|\\.)*"'),
+    re.compile(r"'[^']*'"),
+)
+
+
+def parse_toml(text: str, file: str = "") -> Document:
+    """The document in a TOML text; InvalidInput with line and column when it is not TOML."""
+    text = text.replace("\r\n", "\n")
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _not_toml(error, text, file) from None
+    except RecursionError:
+        raise malformed(file, f"nested deeper than {DEEPEST} levels") from None
+    except ValueError as error:
+        raise malformed(file, f"not valid TOML: {error}") from None
+    return Document(data=data, file=file, places=_Scanner(text, file).places())
+
+
+def _not_toml(error: tomllib.TOMLDecodeError, text: str, file: str) -> Exception:
+    match = _AT.search(str(error))
+    reason = _AT.sub("", str(error)).strip()
+    if match and match.group(1):
+        place = Place(line=int(match.group(1)), column=int(match.group(2)))
+    else:
+        place = Lines(text).place(len(text))
+    return malformed(file, f"not valid TOML: {reason[:1].lower()}{reason[1:]}", place=place)
+
+
+class _Scanner:
+    """Walks a valid TOML text and notes where keys and list entries stand."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+        self.at = 0
+        self.lines = Lines(text)
+        self.found: dict[Key, Place] = {(): Place(1, 1)}
+        self.last: dict[Key, int] = {}  # arrays of tables: index of their newest entry
+
+    def places(self) -> dict[Key, Place]:
+        table: Key = ()
+        self.skip_blank()
+        while self.at < len(self.text):
+            if self.text[self.at] == "[":
+                table = self.header()
+            else:
+                self.assignment(table)
+            self.skip_blank()
+        return self.found
+
+    def header(self) -> Key:
+        """Reads `[a.b]` or `[[a.b]]` and returns the key path it opens."""
+        start = self.at
+        is_array = self.text.startswith("[[", self.at)
+        self.at += 2 if is_array else 1
+        key = self.resolve(self.dotted_key(), last=not is_array)
+        self.at = self.text.index("]", self.at) + (2 if is_array else 1)
+        if is_array:
+            self.last[key] = self.last.get(key, -1) + 1
+            self.note(key, start)
+            key = (*key, self.last[key])
+        self.note(key, start)
+        return key
+
+    def resolve(self, parts: Key, *, last: bool) -> Key:
+        """`parts` with the newest index put in after every array of tables on the way."""
+        key: Key = ()
+        for number, part in enumerate(parts, start=1):
+            key = (*key, part)
+            if key in self.last and (last or number < len(parts)):
+                key = (*key, self.last[key])
+        return key
+
+    def assignment(self, table: Key) -> None:
+        start = self.at
+        key = table
+        for part in self.dotted_key():
+            key = (*key, part)
+            self.note(key, start)
+        self.at = self.text.index("=", self.at) + 1
+        self.value(key)
+
+    def dotted_key(self) -> Key:
+        parts: list[str] = []
+        while True:
+            self.skip_blank()
+            parts.append(self.key_part())
+            self.skip_blank()
+            if not self.text.startswith(".", self.at):
+                return tuple(parts)
+            self.at += 1
+
+    def key_part(self) -> str:
+        match = _BARE.match(self.text, self.at)
+        if match:
+            self.at = match.end()
+            return match.group()
+        quoted = self.literal()
+        return next(iter(tomllib.loads(f"{quoted} = 0")))
+
+    def value(self, key: Key) -> None:
+        self.skip_blank()
+        if len(key) > DEEPEST:
+            place = self.lines.place(self.at)
+            raise malformed(self.file, f"nested deeper than {DEEPEST} levels", place=place)
+        self.note(key, self.at)
+        char = self.text[self.at]
+        if char == "[":
+            self.array(key)
+        elif char == "{":
+            self.inline_table(key)
+        elif char in "\"'":
+            self.literal()
+        else:
+            match = _DATE_WITH_SPACE.match(self.text, self.at) or _SCALAR.match(self.text, self.at)
+            self.at = match.end() if match else len(self.text)
+
+    def array(self, key: Key) -> None:
+        self.at += 1
+        index = 0
+        while not self.closes("]"):
+            self.value((*key, index))
+            index += 1
+
+    def inline_table(self, key: Key) -> None:
+        self.at += 1
+        while not self.closes("}"):
+            self.assignment(key)
+
+    def closes(self, bracket: str) -> bool:
+        """Steps over blanks and commas; True when it stepped over the bracket."""
+        self.skip_blank()
+        while self.text.startswith(",", self.at):
+            self.at += 1
+            self.skip_blank()
+        if self.text.startswith(bracket, self.at):
+            self.at += 1
+            return True
+        return False
+
+    def literal(self) -> str:
+        """Steps over a quoted string of any of the four kinds and returns its source."""
+        for pattern in _LITERALS:
+            match = pattern.match(self.text, self.at)
+            if match:
+                self.at = match.end()
+                return match.group()
+        raise malformed(self.file, "unreadable string", place=self.lines.place(self.at))
+
+    def skip_blank(self) -> None:
+        match = _BLANK.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+
+    def note(self, key: Key, offset: int) -> None:
+        self.found.setdefault(key, self.lines.place(offset))
