@@ -53,6 +53,7 @@ class Link:
     oversubscription: float = 1.0
     nics_per_node: int = 0
     in_network_reduction: bool = False
+    rail_optimized: bool = False  # NIC i of every node hangs on leaf switch i
     source: str = ""
 
 

@@ -20,7 +20,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.hardware.cluster import Cluster, Gpu, Host, Link
 from meshwright.model.architecture import Attention, Block, BlockRun, Experts, Mlp, Model
 from meshwright.plan import plan as plan_module
-from meshwright.plan.job import Job, Loading, Runtime, Workload
+from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
 from meshwright.plan.plan import Plan
 
 _GPU = Gpu(
@@ -143,5 +143,7 @@ def _take_workload(left: dict[str, Any]) -> Workload:
     """4096 tokens a sequence and 512 sequences a step, overridden."""
     loading = Loading(**_take(left, Loading))
     runtime = Runtime(**_take(left, Runtime))
+    recipe = Recipe(**_take(left, Recipe))
     base: dict[str, Any] = {"seq_len": 4096, "global_batch_size": 512}
-    return Workload(**{**base, **_take(left, Workload)}, loading=loading, runtime=runtime)
+    given = {**base, **_take(left, Workload)}
+    return Workload(**given, loading=loading, runtime=runtime, recipe=recipe)
