@@ -1,0 +1,132 @@
+"""The few free parameters of the time model, and where they were fitted.
+
+One data file, `cost/data/calibration.toml`, holds two kinds of tables: `[hardware.<generation>]`,
+what a chip and its links reach of their data sheet, and `[stack.<name>]`, what a software stack
+(framework and era) makes of them. `meshwright fit` refits both. Nothing is fitted per run, model or
+source; a stack that the file does not know gets `default`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareFit:
+    """Shares of the data sheet that one hardware generation reaches in training.
+
+    `matmul` multiplies the measured kernel curve (clocks and power under sustained load),
+    `memory` the HBM rate of memory-bound kernels, `scale_up` and `scale_out` the link rates.
+    """
+
+    matmul: float = 0.9
+    memory: float = 0.85
+    scale_up: float = 0.75
+    scale_out: float = 0.75
+    fp8: float = 1.0  # further share of the matmul curve for 8-bit and narrower products
+    sigma: float = 0.12  # residual scatter of log(measured/predicted) on this generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """What one software stack makes of the hardware.
+
+    Rates are factors on the hardware's; times are seconds. `overlap_*` is the share of the
+    communication that hides behind computation when the plan asks for overlap.
+    """
+
+    matmul: float = 1.0  # extra time factor is 1/matmul: casts, layouts, unfused bias
+    attention: float = 1.0  # speed of the fused attention kernel against the measured curve
+    unfused_passes: float = 8.0  # passes over the score matrix, forward, without a fused kernel
+    elementwise: float = 1.5  # bytes moved between the products, 1 = every chain fused
+    host_layer_s: float = 0.3e-3  # host time to launch one block's forward kernels
+    host_tp_s: float = 0.1e-3  # more of it when the block has tensor-parallel collectives
+    host_microbatch_s: float = 1.0e-3  # host time of a micro-batch outside the blocks
+    host_p2p_s: float = 0.0  # host and synchronisation time of each pipeline hand-over
+    scatter_gather: bool = False  # hand-overs split over tp even without sequence parallelism
+    step_s: float = 0.02  # fixed time of a step: optimizer launch, logging, batch hand-over
+    straggler: float = 0.01  # slowdown per doubling of nodes
+    overlap_tp: float = 0.3
+    overlap_dp: float = 0.7
+    overlap_fsdp: float = 0.8
+    overlap_ep: float = 0.0
+    overlap_pp: float = 0.8
+    tp_rate: float = 1.0  # efficiency of tensor-parallel collectives against the link's
+    dp_rate: float = 1.0
+    ep_rate: float = 0.7
+    p2p_rate: float = 0.5
+    optimizer: float = 0.6  # HBM efficiency of the optimizer step
+    fp8_overhead: float = 0.3  # cast and scale passes of 8-bit products, bytes per input byte
+    moe_host: float = 2.0  # host time of a routed block against a dense one
+    moe_grouped: float = 0.8  # grouped expert products against the dense curve
+    reduce_every_microbatch: bool = False  # gradients reduced at each micro-batch without ZeRO
+    thrash: float = 0.0  # slowdown as the peak approaches the device's memory (allocator retries)
+    expert_dedup: bool = False  # one copy of a token per node crosses the network (DeepEP)
+    sigma: float = 0.12
+    fitted_on: str = ""
+    kin: str = ""  # the stack whose values this one starts from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """All fitted parameters; look-ups fall back to `default`."""
+
+    hardware: Mapping[str, HardwareFit]
+    stacks: Mapping[str, Stack]
+
+    def hardware_fit(self, generation: str) -> HardwareFit:
+        """Parameters of a hardware generation."""
+        return self.hardware.get(generation) or self.hardware["default"]
+
+    def stack(self, name: str) -> Stack:
+        """Parameters of a software stack."""
+        return self.stacks.get(name) or self.stacks["default"]
+
+    def with_values(self, values: Mapping[tuple[str, str, str], float]) -> Calibration:
+        """A copy in which (table, entry, parameter) have new values; used by the fit."""
+        hardware, stacks = dict(self.hardware), dict(self.stacks)
+        for (table, entry, parameter), value in values.items():
+            if table == "hardware":
+                hardware[entry] = replace(hardware[entry], **{parameter: value})
+            else:
+                stacks[entry] = replace(stacks[entry], **{parameter: value})
+        return Calibration(hardware=hardware, stacks=stacks)
+
+
+def calibration_from_table(table: Mapping[str, Any]) -> Calibration:
+    """Calibration from the parsed TOML; entries inherit from `kin`, then from `default`."""
+    return Calibration(
+        hardware=_entries(table.get("hardware", {}), HardwareFit),
+        stacks=_entries(table.get("stack", {}), Stack),
+    )
+
+
+def _entries(tables: Mapping[str, Mapping[str, Any]], kind: type[Any]) -> dict[str, Any]:
+    """Entries by name, each completed from its kin and the default."""
+    known = {f.name for f in fields(kind)}
+    done: dict[str, Any] = {}
+
+    def build(name: str) -> Any:
+        if name not in done:
+            own = {k: v for k, v in tables.get(name, {}).items() if k in known}
+            kin = own.get("kin") or ("" if name == "default" else "default")
+            done[name] = replace(build(kin) if kin else kind(), **own)
+        return done[name]
+
+    for name in ("default", *tables):
+        build(name)
+    return done
+
+
+@cache
+def default_calibration() -> Calibration:
+    """The calibration shipped with the package."""
+    path = files("meshwright.cost").joinpath("data/calibration.toml")
+    return calibration_from_table(tomllib.loads(path.read_text(encoding="utf-8")))
