@@ -41,7 +41,9 @@ class Link:
 
     `domain` is the number of GPUs that reach each other at this level without going up one.
     `bytes_per_s` is per GPU and direction, `latency_s` one hop including the software launch.
-    `kind` is "nvlink", "xgmi", "pcie", "ici", "infiniband", "roce", "efa" or "ethernet".
+    `kind` is "nvlink", "xgmi", "pcie", "ici", "hccs", "infiniband", "roce", "efa" or "ethernet".
+    `peer_bytes_per_s` is what one pair of GPUs reaches where there is no switch (0 = as much as
+    `bytes_per_s`): a full mesh of 8 gives each pair a seventh, one torus axis two links of six.
     `oversubscription` divides the rate for traffic that crosses this level (1 = full bisection).
     """
 
@@ -50,6 +52,7 @@ class Link:
     domain: int
     bytes_per_s: float
     latency_s: float
+    peer_bytes_per_s: float = 0.0
     oversubscription: float = 1.0
     nics_per_node: int = 0
     in_network_reduction: bool = False

@@ -1,0 +1,104 @@
+"""The data files: one TOML file a GPU, node or fabric, found by file name, name or alias."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal
+
+from meshwright.base.errors import MeshwrightError, UnknownName
+from meshwright.base.names import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from importlib.resources.abc import Traversable
+
+Kind = Literal["gpus", "nodes", "fabrics"]
+Record = dict[str, Any]
+
+_NOUN = {"gpus": "GPU", "nodes": "node", "fabrics": "fabric"}
+
+
+def record(kind: Kind, name: str) -> Record:
+    """The data file of `name`, its file name under "slug".
+
+    Case and separators do not count ("rtx 4090" is "RTX-4090"). Raises `UnknownName` with the
+    nearest names, or `MeshwrightError` listing the choices when the name fits several devices.
+    """
+    found = _by_file_name(kind, name) or _by_alias(kind, name)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        choices = " or ".join(short_name(r) for r in found)
+        raise MeshwrightError(
+            f"{_NOUN[kind]} {name!r} is ambiguous: {_titles(found)}", hint=f"type {choices}"
+        )
+    raise UnknownName(_NOUN[kind], name, suggestions=_suggestions(kind, name))
+
+
+@lru_cache(maxsize=3)
+def records(kind: Kind) -> tuple[Record, ...]:
+    """Every data file of a kind, by file name."""
+    return tuple(_read(kind, slug) for slug in _slugs(kind))
+
+
+def spellings(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """Every name that means this entry and no other."""
+    return (entry["slug"], entry["name"], *entry.get("aliases", ()))
+
+
+def short_name(entry: Mapping[str, Any]) -> str:
+    """The short name to type: the first alias or the name, whichever is shorter."""
+    return min([entry["name"], *entry.get("aliases", ())[:1]], key=len)
+
+
+def prices() -> Mapping[str, Any]:
+    """List prices by GPU file name, see data/prices.toml."""
+    return _load(_folder() / "prices.toml")
+
+
+def _by_file_name(kind: Kind, name: str) -> list[Record]:
+    slug = name.strip().lower()
+    return [_read(kind, slug)] if slug in _slugs(kind) else []
+
+
+def _by_alias(kind: Kind, name: str) -> list[Record]:
+    wanted = _key(name)
+    found = [r for r in records(kind) if wanted in map(_key, spellings(r))]
+    return found or [
+        r for r in records(kind) if wanted in map(_key, r.get("ambiguous_aliases", ()))
+    ]
+
+
+def _suggestions(kind: Kind, name: str) -> tuple[str, ...]:
+    """The short names of the entries with a spelling near `name`, without repetition."""
+    owner = {s: short_name(r) for r in records(kind) for s in spellings(r)}
+    return tuple(dict.fromkeys(owner[s] for s in nearest(name, owner, limit=6)))[:3]
+
+
+def _titles(entries: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(e["name"] for e in entries)
+
+
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+@lru_cache(maxsize=3)
+def _slugs(kind: Kind) -> tuple[str, ...]:
+    files = (f.name for f in (_folder() / kind).iterdir())
+    return tuple(sorted(f.removesuffix(".toml") for f in files if f.endswith(".toml")))
+
+
+@lru_cache(maxsize=256)
+def _read(kind: Kind, slug: str) -> Record:
+    return {**_load(_folder() / kind / f"{slug}.toml"), "slug": slug}
+
+
+def _load(path: Traversable) -> Record:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _folder() -> Traversable:
+    return resources.files("meshwright.hardware") / "data"
