@@ -72,7 +72,7 @@ def holds(count: int, node: Mapping[str, Any]) -> bool:
 
 
 def _largest(node: Mapping[str, Any]) -> int:
-    return max([node["gpus_per_node"], *(link["domain"] for link in node["links"])])
+    return max([int(node["gpus_per_node"]), *(int(link["domain"]) for link in node["links"])])
 
 
 def check_count(count: int, node: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.hardware.assemble import assemble, check_count, gpu_of, holds
-from meshwright.hardware.records import short_name, prices, record, records
+from meshwright.hardware.records import prices, record, records, short_name
 
 if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster, Gpu

@@ -50,7 +50,7 @@ def spellings(entry: Mapping[str, Any]) -> tuple[str, ...]:
 
 def short_name(entry: Mapping[str, Any]) -> str:
     """The short name to type: the first alias or the name, whichever is shorter."""
-    return min([entry["name"], *entry.get("aliases", ())[:1]], key=len)
+    return str(min([entry["name"], *entry.get("aliases", ())[:1]], key=len))
 
 
 def prices() -> Mapping[str, Any]:
