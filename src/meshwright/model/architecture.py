@@ -35,6 +35,7 @@ class Attention:
     kv_lora_rank: int | None = None
     qk_rope_head_dim: int = 0
     softmax_dropout: bool = False
+    shared_kv: bool = False  # uses an earlier layer's keys and values (Hunyuan-Large)
 
     @property
     def is_latent(self) -> bool:
@@ -130,6 +131,7 @@ class Model:
     family: str = ""
     source: str = ""
     extra_parameters: tuple[tuple[str, int], ...] = field(default=())
+    assumptions: tuple[str, ...] = ()  # what the configuration did not say and was taken as usual
 
     @property
     def num_hidden_layers(self) -> int:
@@ -185,11 +187,11 @@ def attention_matmuls(attention: Attention, hidden_size: int) -> tuple[Matmul, .
         bias=a.output_bias,
     )
     if a.kv_lora_rank is None:
-        width = (a.num_attention_heads + a.num_key_value_heads) * a.head_dim
+        kv_width = 0 if a.shared_kv else a.num_key_value_heads * (a.head_dim + a.v_head_dim)
         qkv = Matmul(
             name="qkv_proj",
             in_features=hidden_size,
-            out_features=width + a.num_key_value_heads * a.v_head_dim,
+            out_features=a.num_attention_heads * a.head_dim + kv_width,
             shard="column",
             group="attention",
             bias=a.qkv_bias,

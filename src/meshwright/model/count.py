@@ -157,9 +157,10 @@ def key_value_parameters(attention: Attention, hidden_size: int) -> int:
     """The part of the fused QKV product that makes keys and values, biases included.
 
     Where tp exceeds the number of key/value heads, stacks that allow it hold this part
-    tp / num_key_value_heads times over. 0 for latent attention, whose heads are all full.
+    tp / num_key_value_heads times over. 0 for latent attention, whose heads are all full,
+    and for layers that use another's.
     """
-    if attention.is_latent:
+    if attention.is_latent or attention.shared_kv:
         return 0
     width = attention.num_key_value_heads * (attention.head_dim + attention.v_head_dim)
     return width * (hidden_size + (1 if attention.qkv_bias else 0))

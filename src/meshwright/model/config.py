@@ -1,0 +1,151 @@
+"""From a Hugging Face style configuration to a `Model`, with everything that is wrong at once.
+
+Each file in families/ reads one group of architectures and lists them in a mapping `FAMILIES`:
+model_type -> reader. Adding a family is adding a file there. Where a key is absent the value is
+the one that transformers 5.24 takes for the family (src/transformers/models/*/configuration_*.py),
+and the model says so in `assumptions`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.names import nearest
+from meshwright.base.problem import Problem
+from meshwright.model import families
+from meshwright.model.fields import Fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from meshwright.base.finding import Finding
+    from meshwright.model.architecture import Model
+
+    Reader = Callable[[Fields], Model]
+    Locate = Callable[[Problem], Finding]
+
+GENERIC = "llama"
+_LLAMA_KEYS = (
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "vocab_size",
+)
+_NOT_LLAMA_KEYS = (
+    "num_experts",
+    "num_local_experts",
+    "n_routed_experts",
+    "moe_intermediate_size",
+    "kv_lora_rank",
+    "ssm_cfg",
+    "state_size",
+)
+_INHERITED = ("tie_word_embeddings",)  # a composite configuration may state it at the top only
+
+
+class InvalidConfig(MeshwrightError):  # noqa: N818 - says what it is
+    """A model configuration that cannot be read; `problems` lists everything wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+@lru_cache(maxsize=1)
+def readers() -> Mapping[str, Reader]:
+    """Every known model_type and its reader, from the files in families/."""
+    found: dict[str, Reader] = {}
+    for module in sorted(pkgutil.iter_modules(families.__path__), key=lambda m: m.name):
+        loaded = importlib.import_module(f"{families.__name__}.{module.name}")
+        found.update(getattr(loaded, "FAMILIES", {}))
+    return found
+
+
+def model_from_config(
+    config: Mapping[str, Any], *, name: str = "", source: str = "", locate: Locate | None = None
+) -> Model:
+    """The model that a configuration describes; multimodal ones are read for their text part.
+
+    Raises `InvalidConfig` with every problem found; with `locate`, which finds a problem's place in
+    a file (`Document.finding`), the same as `InvalidInput`.
+    """
+    try:
+        return _read(config, name=name, source=source)
+    except InvalidConfig as error:
+        if locate is None:
+            raise
+        raise InvalidInput(locate(problem) for problem in error.problems) from None
+
+
+def _read(config: object, *, name: str, source: str) -> Model:
+    """The model, or InvalidConfig."""
+    if not isinstance(config, dict):
+        reason = "is no mapping of keys to values"
+        raise InvalidConfig([Problem("", config, reason, "give the contents of a config.json")])
+    fields, reader = _select(config, name=name, source=source)
+    model = reader(fields)
+    if fields.problems:
+        raise InvalidConfig(fields.problems)
+    return replace(
+        model, assumptions=tuple(fields.assumptions), source=model.source or fields.source
+    )
+
+
+def _select(config: Mapping[str, Any], *, name: str, source: str) -> tuple[Fields, Reader]:
+    """The mapping that describes the text model, and the reader of its family."""
+    text, path = _text_part(config)
+    outer, inner = config.get("model_type"), text.get("model_type")
+    kind = inner if isinstance(inner, str) else outer
+    known = readers()
+    fields = Fields(text, path=path, name=name, source=source)
+    if path:
+        fields.assume(f"only the text part ({path}) is read")
+    for candidate in (str(kind), f"{kind}_text"):
+        if candidate in known:
+            fields.owner = candidate
+            return fields, known[candidate]
+    return fields, _generic(fields, kind, known)
+
+
+def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The nested text configuration and its path, or the configuration itself."""
+    for key in ("text_config", "llm_config", "language_config"):
+        nested = config.get(key)
+        if isinstance(nested, dict):
+            inherited = {k: config[k] for k in _INHERITED if k in config and k not in nested}
+            return {**inherited, **nested}, key
+    return config, ""
+
+
+def _generic(fields: Fields, kind: object, known: Mapping[str, Reader]) -> Reader:
+    """The reader for an unknown model_type: Llama's when all its keys are there, else a problem."""
+    fields.owner = GENERIC
+    if kind is not None and not isinstance(kind, str):
+        fields.reject("model_type", "is not text", value=kind)
+    elif _looks_like_llama(fields.config):
+        shown = f"model_type {kind!r} is unknown" if kind else "no model_type"
+        fields.assume(f"{shown}: read as a Llama-like decoder")
+    else:
+        near = nearest(kind or "", known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+        reason = "is an unknown architecture" if kind else "is missing"
+        fields.problems.append(Problem(fields.located("model_type"), kind, reason, hint))
+        return _nothing
+    return known[GENERIC]
+
+
+def _looks_like_llama(config: Mapping[str, Any]) -> bool:
+    """True when a Llama-like decoder's keys are all there and none of another kind's."""
+    foreign = any(config.get(key) for key in _NOT_LLAMA_KEYS)
+    return not foreign and all(key in config for key in _LLAMA_KEYS)
+
+
+def _nothing(fields: Fields) -> Model:
+    """Stands in for the reader of an architecture that is not known."""
+    raise InvalidConfig(fields.problems)
