@@ -1,0 +1,1 @@
+"""Structure partitioning (5.1): how tensors, layers, experts and sequences are cut."""
