@@ -196,7 +196,7 @@ def _end_chunks_before(plan: Plan, chunk: Any) -> tuple[Any, Any]:
     """How many chunks before `chunk` lie on the first rank, and how many on the last."""
     pp = np.asarray(plan.pp)
     folded = is_v_shaped(plan.schedule)
-    first = np.where(folded, (chunk > 0) + (chunk > 2 * pp - 1), (chunk + pp - 1) // pp)
+    first = np.where(folded, np.clip(chunk, 0, 1) + (chunk > 2 * pp - 1), (chunk + pp - 1) // pp)
     last = np.where(folded, np.clip(chunk - (pp - 1), 0, 2), chunk // pp)
     return first, last
 
