@@ -29,6 +29,7 @@ class Schedule(IntEnum):
     V_HALF = 4  # the same paper's half-memory schedule
     DUALPIPE = 5  # DeepSeek-V3 section 3.2.1: two directions, parameters held twice
     DUALPIPE_V = 6  # its one-copy V-shaped half
+    ZB_H2 = 7  # zero bubble, twice the memory of 1F1B (arXiv 2401.10241, ZB-2p)
 
 
 class ContextParallel(IntEnum):

@@ -1,0 +1,1 @@
+"""Predictions against measurements: published runs, errors, rankings, and the fit."""
