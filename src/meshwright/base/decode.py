@@ -16,7 +16,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from meshwright.base.locate.document import Document, Key, dotted
+from meshwright.base.locate.document import Document, Key, dotted, shown
 from meshwright.base.names import nearest
 
 if TYPE_CHECKING:
@@ -148,12 +148,6 @@ class Decoder:
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             return self.refuse(key, "is too large", hint=f"at most {LARGEST_INTEGER}")
         return value
-
-
-def shown(value: Any) -> str:
-    """A value as it would stand in a file, cut at 60 characters."""
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def is_required(field: Field[Any]) -> bool:

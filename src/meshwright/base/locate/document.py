@@ -12,6 +12,8 @@ from meshwright.base.finding import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.base.problem import Problem
+
 Key = tuple[str | int, ...]
 DEEPEST = 64  # levels of nesting that a configuration may have
 
@@ -102,6 +104,24 @@ class Document:
             reason=reason,
             hint=hint,
         )
+
+    def problem(self, problem: Problem, *, under: Key = ()) -> Finding:
+        """The finding of a problem whose key counts from the table at `under`."""
+        key = self.key_of(".".join(part for part in (dotted(under), problem.key) if part))
+        message = f"{dotted(key) or self.file} {problem.reason}"
+        if problem.value is not None and problem.key:
+            message = f"{dotted(key)} = {shown(problem.value)}: {problem.reason}"
+        found = self.finding(key, message, reason=problem.reason, hint=problem.hint)
+        return found.replace(value=problem.value)
+
+
+def shown(value: Any) -> str:
+    """A value as it would stand in a file, cut at 60 characters."""
+    try:
+        text = str(value).lower() if isinstance(value, bool) else repr(value)
+    except ValueError:  # Python prints no integer of thousands of digits
+        return "a huge number"
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def dotted(key: Key) -> str:
