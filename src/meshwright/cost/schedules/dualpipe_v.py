@@ -1,0 +1,61 @@
+"""DualPipeV: one half of DualPipe folded into a V, so that the model is held once.
+
+Chunk 0 of rank r is stage r, chunk 1 is stage 2*pp - 1 - r. The phases and their lengths are those
+of deepseek-ai/DualPipe `dualpipev.py`; idea by Qi et al. ("cut in half").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from meshwright.cost.schedules import zb_v
+from meshwright.cost.schedules.definition import (
+    Column,
+    Definition,
+    Operation,
+    Placement,
+    Shape,
+    Times,
+    minimum,
+)
+from meshwright.cost.schedules.two_way import two_way_operations, two_way_ramp_s
+from meshwright.plan.plan import Schedule
+
+
+def operations(pp: int, vpp: int, num_microbatches: int) -> list[list[Operation]]:
+    """The eight phases for at least 2*pp micro-batches, less those that do not exist."""
+    del vpp
+    built = max(num_microbatches, 2 * pp)
+    return [
+        [op for op in two_way_operations(rank, pp, built) if op.microbatch < num_microbatches]
+        for rank in range(pp)
+    ]
+
+
+def ramp_s(shape: Shape, times: Times) -> Column:
+    """Fill and drain of all ranks in chunks of half a rank."""
+    return two_way_ramp_s(times, ranks=shape.pp, share=0.5)
+
+
+def saved(shape: Shape, stage: Column) -> Column:
+    """2*pp + 1 chunks, or fewer while filling."""
+    filling = np.minimum(shape.num_microbatches + stage + 1, 2 * shape.num_microbatches)
+    return minimum(filling, 2 * shape.pp + 1) / 2
+
+
+DEFINITION = Definition(
+    name="dualpipe-v",
+    schedule=Schedule.DUALPIPE_V,
+    paper="deepseek-ai/DualPipe dualpipev.py, after arXiv 2412.19437 section 3.2.1",
+    bubble="(pp-1)/2 max(f+2b-w - f/(pp-1), 2f+b-w, 2f) (whole-rank times)",
+    memory="pp + 1/2 micro-batches",
+    constraints="two chunks per rank; M >= 2pp",
+    exactness="even stages, M >= 2pp, free transfers",
+    operations=operations,
+    ramp_s=ramp_s,
+    transfers=zb_v.transfers,
+    saved=saved,
+    chunks=2,
+    splits_backward=True,
+    placement=Placement.V,
+)

@@ -1,0 +1,69 @@
+"""1F1B: each rank keeps at most pp - rank micro-batches (PipeDream-Flush, arXiv 2006.09503)."""
+
+from __future__ import annotations
+
+from meshwright.cost.schedules.definition import (
+    Column,
+    Definition,
+    Kind,
+    Operation,
+    Shape,
+    Times,
+    minimum,
+)
+from meshwright.plan.plan import Schedule
+
+
+def operations(pp: int, vpp: int, num_microbatches: int) -> list[list[Operation]]:
+    """Warm-up forwards, then one forward and one backward in turn, then the last backwards."""
+    del vpp
+    return [_rank_operations(pp - 1 - rank, num_microbatches) for rank in range(pp)]
+
+
+def _rank_operations(warmup: int, num_microbatches: int) -> list[Operation]:
+    """Operations of a rank that runs `warmup` forwards before its first pair."""
+    warmup = min(warmup, num_microbatches)
+    result = [Operation(Kind.FORWARD, m, 0) for m in range(warmup)]
+    for m in range(num_microbatches):
+        if m + warmup < num_microbatches:
+            result.append(Operation(Kind.FORWARD, m + warmup, 0))
+        result.append(Operation(Kind.FULL_BACKWARD, m, 0))
+    return result
+
+
+def ramp_s(shape: Shape, times: Times) -> Column:
+    """One micro-batch through the other ranks, there and back."""
+    del shape
+    return times.others_s
+
+
+def transfers(shape: Shape, overlapped: Column) -> Column:
+    """The round trip once, and again for every micro-batch: in flight are just enough to fill it.
+
+    Blocking transfers stop the rank twice a micro-batch. Asynchronous ones still lengthen the round
+    trip of pp - rank micro-batches, hence the share (pp-1)/pp on the first rank.
+    """
+    del overlapped
+    share = (shape.pp - 1) / shape.pp
+    steady = 2 * (shape.num_microbatches - 1)
+    return 2 * (shape.pp - 1) + steady * share
+
+
+def saved(shape: Shape, stage: Column) -> Column:
+    """pp - stage micro-batches, or all of them when there are fewer."""
+    return minimum(shape.num_microbatches, shape.pp - stage)
+
+
+DEFINITION = Definition(
+    name="1f1b",
+    schedule=Schedule.ONE_F_ONE_B,
+    paper="Narayanan et al. 2020, arXiv 2006.09503; 2021, arXiv 2104.04473 section 2.2",
+    bubble="(pp-1)(f+b+w)",
+    memory="pp - rank micro-batches",
+    constraints="vpp = 1; any M (torch refuses M < pp)",
+    exactness="even stages, or the last rank is the slowest; free transfers",
+    operations=operations,
+    ramp_s=ramp_s,
+    transfers=transfers,
+    saved=saved,
+)
