@@ -23,7 +23,7 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
-from meshwright.plan.plan import BoolColumn, Plan
+from meshwright.plan.plan import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from meshwright.plan.job import Job
 
-Mask = BoolColumn
+Mask = Any  # one bool or a column of them, as BoolColumn; NumPy's operators are typed loosely
 
 PACKAGE = "meshwright.rules"
 _CODE = re.compile(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
@@ -126,6 +126,15 @@ def rule(
         )
 
     return decorate
+
+
+def always(**values: tuple[Any, ...]) -> Callable[[Job], dict[str, tuple[Any, ...]]]:
+    """A fix that is the same for every job: `some_rule.fix(always(sequence_parallel=(True,)))`."""
+
+    def fixed(_job: Job) -> dict[str, tuple[Any, ...]]:
+        return values
+
+    return fixed
 
 
 # Discovery

@@ -1,1 +1,1 @@
-"""Data parallelism: partitioning, synchronisation, loading (DAT)."""
+"""Data parallelism: partitioning, synchronization, loading and storage (DAT)."""
