@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from meshwright.model.architecture import Experts, Mlp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from meshwright.model.architecture import Attention, Model
     from meshwright.plan.plan import IntColumn
@@ -64,20 +66,19 @@ def dense_widths(model: Model) -> tuple[int, ...]:
     return _unique([*(ff.intermediate_size for ff in dense), *shared])
 
 
+def any_size(sizes: Iterable[int], breaks: Callable[[int], Mask]) -> Mask:
+    """True where one of the sizes breaks something; False when there are none."""
+    return reduce(or_, (breaks(size) for size in sizes), np.bool_(False))
+
+
 def any_remainder(sizes: Iterable[int], degree: IntColumn) -> Mask:
     """True where `degree` fails to divide one of the sizes."""
-    result: Mask = False
-    for size in sizes:
-        result = result | (size % np.asarray(degree) != 0)
-    return result
+    return any_size(sizes, lambda size: size % np.asarray(degree) != 0)
 
 
 def shares_misaligned(sizes: Iterable[int], degree: IntColumn, *, unit: IntColumn) -> Mask:
     """True where the share of one of the sizes over `degree` ranks is no multiple of `unit`."""
-    result: Mask = False
-    for size in sizes:
-        result = result | (size // np.asarray(degree) % unit != 0)
-    return result
+    return any_size(sizes, lambda size: size // np.asarray(degree) % unit != 0)
 
 
 def _unique(values: Iterable[int]) -> tuple[int, ...]:

@@ -8,15 +8,16 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.plan import ContextParallel, Recompute
+from meshwright.rules.accepted import accepted_near
 from meshwright.rules.model.dimensions import (
     any_remainder,
+    any_size,
     head_counts,
     key_value_head_counts,
     listed,
     windows,
 )
-from meshwright.rules.nearby import always, nearest
-from meshwright.rules.rule import rule
+from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -100,7 +101,7 @@ def _legal_cp(job: Job, *, inner: bool = False) -> dict[str, tuple[int, ...]]:
     def accepts(size: int) -> bool:
         return whole % size == 0 and all(n % (size * int(plan.tp)) == 0 for n in counts)
 
-    return {name: nearest(int(getattr(plan, name)), accepts, limit=max(counts))}
+    return {name: accepted_near(int(getattr(plan, name)), accepts, limit=max(counts))}
 
 
 @rule(
@@ -121,8 +122,7 @@ def heads_divide_by_ulysses(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", tp=8, cp=8, context_parallel=ContextParallel.RING)
     """
     over = job.plan.tp * np.asarray(job.plan.cp)
-    fires: Mask = uses(job, ContextParallel.ULYSSES) & any_remainder(head_counts(job.model), over)
-    return fires
+    return uses(job, ContextParallel.ULYSSES) & any_remainder(head_counts(job.model), over)
 
 
 @heads_divide_by_ulysses.message
@@ -153,13 +153,15 @@ def key_value_heads_fit_ulysses(job: Job) -> Mask:
     Fails: plan(num_attention_heads=36, num_key_value_heads=6, cp=4, context_parallel=2)
     Passes: plan(num_attention_heads=36, num_key_value_heads=12, cp=4, context_parallel=2)
     """
-    plan = job.plan
-    misfit: Mask = False
-    for heads in key_value_head_counts(job.model):
-        own = np.maximum(heads // np.asarray(plan.tp), 1)
-        misfit = misfit | ((own % plan.cp != 0) & (plan.cp % own != 0))
-    fires: Mask = uses(job, ContextParallel.ULYSSES) & misfit
-    return fires
+    return uses(job, ContextParallel.ULYSSES) & any_size(
+        key_value_head_counts(job.model), lambda n: _unshareable(job, n)
+    )
+
+
+def _unshareable(job: Job, heads: int) -> Any:
+    """True where cp neither divides nor is divided by the key/value heads of a tp rank."""
+    own = np.maximum(heads // np.asarray(job.plan.tp), 1)
+    return (own % job.plan.cp != 0) & (job.plan.cp % own != 0)
 
 
 @key_value_heads_fit_ulysses.message
@@ -176,7 +178,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
         legal = all(n % (cp * int(job.plan.tp)) == 0 for n in head_counts(job.model))
         return legal and all(n % cp == 0 or cp % n == 0 for n in own)
 
-    return {"cp": nearest(int(job.plan.cp), accepts, limit=max(head_counts(job.model)))}
+    return {"cp": accepted_near(int(job.plan.cp), accepts, limit=max(head_counts(job.model)))}
 
 
 @rule(
@@ -197,8 +199,7 @@ def heads_divide_by_inner_cp(job: Job) -> Mask:
     """
     over = job.plan.tp * np.asarray(job.plan.cp_inner)
     misfit = any_remainder(head_counts(job.model), over)
-    fires: Mask = uses(job, ContextParallel.HIERARCHICAL) & misfit
-    return fires
+    return uses(job, ContextParallel.HIERARCHICAL) & misfit
 
 
 @heads_divide_by_inner_cp.message
@@ -228,8 +229,7 @@ def hierarchical_cp_is_sized(job: Job) -> Mask:
     Fails: plan(cp=8, context_parallel=ContextParallel.HIERARCHICAL)
     Passes: plan(cp=8, cp_inner=4, context_parallel=ContextParallel.HIERARCHICAL)
     """
-    fires: Mask = uses(job, ContextParallel.HIERARCHICAL) & (job.plan.cp_inner <= 1)
-    return fires
+    return uses(job, ContextParallel.HIERARCHICAL) & (job.plan.cp_inner <= 1)
 
 
 @hierarchical_cp_is_sized.message
@@ -258,8 +258,7 @@ def inner_cp_divides_cp(job: Job) -> Mask:
     Passes: plan(cp=8, cp_inner=2, context_parallel=ContextParallel.HIERARCHICAL)
     """
     remainder = job.plan.cp % np.maximum(job.plan.cp_inner, 1) != 0
-    fires: Mask = uses(job, ContextParallel.HIERARCHICAL) & remainder
-    return fires
+    return uses(job, ContextParallel.HIERARCHICAL) & remainder
 
 
 @inner_cp_divides_cp.message
@@ -290,8 +289,7 @@ def window_needs_no_ring(job: Job) -> Mask:
     Passes: plan(window=4096, seq_len=32768, cp=4, context_parallel=ContextParallel.ULYSSES)
     """
     windowed = any(w < job.workload.seq_len for w in windows(job.model))
-    fires: Mask = windowed & uses(job, ContextParallel.RING, ContextParallel.HIERARCHICAL)
-    return fires
+    return windowed & uses(job, ContextParallel.RING, ContextParallel.HIERARCHICAL)
 
 
 @window_needs_no_ring.message

@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.job import world_size
+from meshwright.rules.accepted import accepted_near
 from meshwright.rules.model.dimensions import (
     any_remainder,
     expert_counts,
@@ -15,8 +16,7 @@ from meshwright.rules.model.dimensions import (
     listed,
     routers,
 )
-from meshwright.rules.nearby import always, nearest
-from meshwright.rules.rule import rule
+from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.model.architecture import Experts
@@ -55,7 +55,7 @@ def _(job: Job) -> str:
 @expert_width_divides_by_etp.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     widths, etp = expert_widths(job.model), int(job.plan.etp)
-    fits = nearest(etp, lambda v: all(w % v == 0 for w in widths), limit=min(widths))
+    fits = accepted_near(etp, lambda v: all(w % v == 0 for w in widths), limit=min(widths))
     return {"etp": fits}
 
 
@@ -96,7 +96,7 @@ def _legal_ep(job: Job) -> tuple[int, ...]:
     def accepts(ep: int) -> bool:
         return all(n % ep == 0 for n in counts) and block % (ep * int(job.plan.etp)) == 0
 
-    return nearest(int(job.plan.ep), accepts, limit=max(counts))
+    return accepted_near(int(job.plan.ep), accepts, limit=max(counts))
 
 
 @rule(
@@ -214,8 +214,7 @@ def experts_within_replica(job: Job) -> Mask:
     """
     plan = job.plan
     replica = plan.tp * plan.cp * plan.dp // np.maximum(plan.dp_replicate, 1)
-    fires: Mask = job.model.is_moe & (plan.dp_replicate > 1) & (replica % (plan.ep * plan.etp) != 0)
-    return fires
+    return job.model.is_moe & (plan.dp_replicate > 1) & (replica % (plan.ep * plan.etp) != 0)
 
 
 @experts_within_replica.message

@@ -8,8 +8,7 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.stages import chunks_per_rank, num_chunks
-from meshwright.rules.nearby import always
-from meshwright.rules.rule import rule
+from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -59,8 +58,7 @@ def middle_layers_divide(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", pp=4, first_stage_layers=5)
     """
     stated, layers, stages = middle(job)
-    fires: Mask = stated & (stages > 0) & (layers % stages != 0)
-    return fires
+    return stated & (stages > 0) & (layers % stages != 0)
 
 
 @middle_layers_divide.message
@@ -97,8 +95,7 @@ def stated_stages_add_up(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", pp=2, first_stage_layers=15, last_stage_layers=17)
     """
     stated, layers, stages = middle(job)
-    fires: Mask = stated & ((layers < 0) | ((layers > 0) != (stages > 0)))
-    return fires
+    return stated & ((layers < 0) | ((layers > 0) != (stages > 0)))
 
 
 @stated_stages_add_up.message
@@ -131,8 +128,7 @@ def stated_stages_divide_by_chunks(job: Job) -> Mask:
     chunks = chunks_per_rank(plan)
     ends = (plan.first_stage_layers % chunks != 0) | (plan.last_stage_layers % chunks != 0)
     inner = (stages > 0) & (layers // np.maximum(stages, 1) % chunks != 0)
-    fires: Mask = stated & (plan.vpp > 1) & (ends | inner)
-    return fires
+    return stated & (plan.vpp > 1) & (ends | inner)
 
 
 @stated_stages_divide_by_chunks.message
@@ -166,8 +162,7 @@ def one_way_to_unbalance(job: Job) -> Mask:
     """
     plan = job.plan
     slots = np.logical_or(plan.embedding_in_split, plan.loss_in_split)
-    fires: Mask = middle(job).stated & slots
-    return fires
+    return middle(job).stated & slots
 
 
 @one_way_to_unbalance.message
@@ -261,8 +256,7 @@ def layout_agrees_with_split(job: Job) -> Mask:
     if plan.layout is None:
         return False
     slots = np.logical_or(plan.embedding_in_split, plan.loss_in_split)
-    fires: Mask = (len(plan.layout) != num_chunks(plan)) | middle(job).stated | slots
-    return fires
+    return (len(plan.layout) != num_chunks(plan)) | middle(job).stated | slots
 
 
 @layout_agrees_with_split.message

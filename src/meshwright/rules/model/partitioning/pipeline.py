@@ -10,8 +10,8 @@ from meshwright.base.finding import Severity
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Schedule
 from meshwright.plan.stages import chunks_per_rank, is_v_shaped, num_chunks
-from meshwright.rules.nearby import always, nearest
-from meshwright.rules.rule import rule
+from meshwright.rules.accepted import accepted_near
+from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SECTION = "5.1"
 VISIBLE_BUBBLE = 0.1  # share of the ideal step time
+SINGLE_CHUNK = (int(Schedule.GPIPE), int(Schedule.ZB_H1), int(Schedule.ZB_H2))
 
 
 def slots(job: Job) -> Any:
@@ -47,7 +48,7 @@ def _legal_pp(job: Job) -> tuple[int, ...]:
     def accepts(pp: int) -> bool:
         return total % pp == 0 and job.cluster.num_gpus % pp == 0
 
-    return nearest(int(job.plan.pp), accepts, limit=total)
+    return accepted_near(int(job.plan.pp), accepts, limit=total)
 
 
 @rule(
@@ -71,8 +72,7 @@ def layers_divide_by_pp(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", pp=6, nodes=6, first_stage_layers=4, last_stage_layers=4)
     """
     even = splits_evenly(job) & np.logical_not(counts_ends(job))
-    fires: Mask = even & (job.model.num_hidden_layers % job.plan.pp != 0)
-    return fires
+    return even & (job.model.num_hidden_layers % job.plan.pp != 0)
 
 
 @layers_divide_by_pp.message
@@ -113,8 +113,7 @@ def layers_divide_by_chunks(job: Job) -> Mask:
     """
     plan = job.plan
     even = splits_evenly(job) & np.logical_not(counts_ends(job)) & (plan.vpp > 1)
-    fires: Mask = even & (job.model.num_hidden_layers // plan.pp % chunks_per_rank(plan) != 0)
-    return fires
+    return even & (job.model.num_hidden_layers // plan.pp % chunks_per_rank(plan) != 0)
 
 
 @layers_divide_by_chunks.message
@@ -126,7 +125,7 @@ def _(job: Job) -> str:
 @layers_divide_by_chunks.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     layers = job.model.num_hidden_layers // int(job.plan.pp)
-    return {"vpp": nearest(int(job.plan.vpp), lambda v: layers % v == 0, limit=layers)}
+    return {"vpp": accepted_near(int(job.plan.vpp), lambda v: layers % v == 0, limit=layers)}
 
 
 @rule(
@@ -184,8 +183,7 @@ def slots_divide_by_stages(job: Job) -> Mask:
     """
     plan, total = job.plan, slots(job)
     chunks = (plan.vpp > 1) & (total // plan.pp % chunks_per_rank(plan) != 0)
-    fires: Mask = splits_evenly(job) & counts_ends(job) & ((total % plan.pp != 0) | chunks)
-    return fires
+    return splits_evenly(job) & counts_ends(job) & ((total % plan.pp != 0) | chunks)
 
 
 @slots_divide_by_stages.message
@@ -212,7 +210,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     confidence="run",
 )
 def schedule_fits_chunks(job: Job) -> Mask:
-    """GPipe and ZB-H1 order one chunk a rank; DualPipe pairs rank i with rank pp - 1 - i.
+    """GPipe, ZB-H1 and ZB-H2 order one chunk a rank; DualPipe pairs rank i with rank pp - 1 - i.
 
     Interleaving is 1F1B with vpp > 1. DualPipe's pairs need an even number of ranks.
 
@@ -222,7 +220,7 @@ def schedule_fits_chunks(job: Job) -> Mask:
     Passes: plan(pp=4, vpp=2, schedule=Schedule.ONE_F_ONE_B)
     """
     plan = job.plan
-    single = (plan.schedule == int(Schedule.GPIPE)) | (plan.schedule == int(Schedule.ZB_H1))
+    single = np.isin(plan.schedule, SINGLE_CHUNK)
     dual = plan.schedule == int(Schedule.DUALPIPE)
     return (single & (plan.vpp > 1)) | (dual & ((plan.vpp > 2) | (plan.pp % 2 != 0)))
 
@@ -238,7 +236,7 @@ def _(job: Job) -> str:
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     plan = job.plan
     if plan.schedule == int(Schedule.DUALPIPE) and plan.pp % 2:
-        return {"pp": nearest(int(plan.pp), lambda pp: pp % 2 == 0, limit=int(plan.pp) + 1)}
+        return {"pp": accepted_near(int(plan.pp), lambda pp: pp % 2 == 0, limit=int(plan.pp) + 1)}
     return {"vpp": (1,)}
 
 
@@ -258,8 +256,7 @@ def every_chunk_has_a_layer(job: Job) -> Mask:
     Fails: plan(model="llama-3-8b", pp=16, vpp=4)
     Passes: plan(model="llama-3-8b", pp=16, vpp=2)
     """
-    fires: Mask = (job.plan.layout is None) & (num_chunks(job.plan) > slots(job))
-    return fires
+    return (job.plan.layout is None) & (num_chunks(job.plan) > slots(job))
 
 
 @every_chunk_has_a_layer.message
@@ -273,7 +270,7 @@ def _(job: Job) -> str:
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     most = int(slots(job)) // int(job.plan.pp)
     if most >= 1 and not is_v_shaped(job.plan.schedule):
-        return {"vpp": nearest(most + 1, lambda v: most % v == 0, limit=most)}
+        return {"vpp": accepted_near(most + 1, lambda v: most % v == 0, limit=most)}
     return {"pp": _legal_pp(job)[:1]}
 
 
@@ -293,8 +290,7 @@ def v_schedule_has_two_chunks(job: Job) -> Mask:
     Fails: plan(pp=4, vpp=1, schedule=Schedule.ZB_V)
     Passes: plan(pp=4, vpp=2, schedule=Schedule.ZB_V)
     """
-    fires: Mask = is_v_shaped(job.plan.schedule) & (job.plan.vpp != 2)
-    return fires
+    return is_v_shaped(job.plan.schedule) & (job.plan.vpp != 2)
 
 
 @v_schedule_has_two_chunks.message
@@ -320,8 +316,7 @@ def stages_divide_gpus(job: Job) -> Mask:
     Fails: plan(pp=5)
     Passes: plan(pp=4)
     """
-    fires: Mask = job.cluster.num_gpus % np.asarray(job.plan.pp) != 0
-    return fires
+    return job.cluster.num_gpus % np.asarray(job.plan.pp) != 0
 
 
 @stages_divide_gpus.message
@@ -332,7 +327,7 @@ def _(job: Job) -> str:
 @stages_divide_gpus.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     gpus = job.cluster.num_gpus
-    return {"pp": nearest(int(job.plan.pp), lambda pp: gpus % pp == 0, limit=gpus)}
+    return {"pp": accepted_near(int(job.plan.pp), lambda pp: gpus % pp == 0, limit=gpus)}
 
 
 @rule(
@@ -351,8 +346,7 @@ def v_schedule_has_layers(job: Job) -> Mask:
     Passes: plan(num_hidden_layers=16, pp=8, vpp=2, schedule=Schedule.DUALPIPE_V)
     """
     few = job.model.num_hidden_layers < 2 * job.plan.pp
-    fires: Mask = is_v_shaped(job.plan.schedule) & few & (job.plan.layout is None)
-    return fires
+    return is_v_shaped(job.plan.schedule) & few & (job.plan.layout is None)
 
 
 @v_schedule_has_layers.message
@@ -363,7 +357,7 @@ def _(job: Job) -> str:
 @v_schedule_has_layers.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     most, gpus = job.model.num_hidden_layers // 2, job.cluster.num_gpus
-    return {"pp": nearest(most + 1, lambda pp: gpus % pp == 0, limit=most)}
+    return {"pp": accepted_near(most + 1, lambda pp: gpus % pp == 0, limit=most)}
 
 
 @rule(
@@ -385,8 +379,7 @@ def interleaving_would_help(job: Job) -> Mask:
     plan = job.plan
     plain = (plan.schedule == int(Schedule.ONE_F_ONE_B)) & (plan.vpp == 1) & (plan.pp > 1)
     visible = (plan.pp - 1) / num_microbatches(job) > VISIBLE_BUBBLE
-    fires: Mask = plain & visible & (job.model.num_hidden_layers // plan.pp >= 2)
-    return fires
+    return plain & visible & (job.model.num_hidden_layers // plan.pp >= 2)
 
 
 @interleaving_would_help.message
@@ -399,4 +392,4 @@ def _(job: Job) -> str:
 @interleaving_would_help.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     layers = job.model.num_hidden_layers // int(job.plan.pp)
-    return {"vpp": nearest(1, lambda v: layers % v == 0, limit=layers)}
+    return {"vpp": accepted_near(1, lambda v: layers % v == 0, limit=layers)}

@@ -16,8 +16,8 @@ from meshwright.rules.model.dimensions import (
     listed,
     shares_misaligned,
 )
-from meshwright.rules.nearby import always, multiples_around
-from meshwright.rules.rule import rule
+from meshwright.rules.nearest import multiples_near
+from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.model.architecture import Matmul
@@ -76,10 +76,7 @@ def fp8_products_aligned(job: Job) -> Mask:
     Passes: plan(precision=Precision.FP8, tp=4, intermediate_size=14336)
     """
     rows = tokens_per_rank(job) % FP8_TOKENS != 0
-    fires: Mask = (job.plan.precision == int(Precision.FP8)) & (
-        rows | widths_misaligned(job, FP8_UNIT)
-    )
-    return fires
+    return (job.plan.precision == int(Precision.FP8)) & (rows | widths_misaligned(job, FP8_UNIT))
 
 
 @fp8_products_aligned.message
@@ -108,10 +105,9 @@ def block_scales_aligned(job: Job) -> Mask:
     precision = job.plan.precision
     mxfp8, nvfp4 = BLOCK[Precision.MXFP8], BLOCK[Precision.NVFP4]
     wide = widths_misaligned(job, mxfp8) | (tokens_per_rank(job) % mxfp8 != 0)
-    fires: Mask = ((precision == int(Precision.MXFP8)) & wide) | (
+    return ((precision == int(Precision.MXFP8)) & wide) | (
         (precision == int(Precision.NVFP4)) & widths_misaligned(job, nvfp4)
     )
-    return fires
 
 
 @block_scales_aligned.message
@@ -137,8 +133,7 @@ def sizes_are_efficient(job: Job) -> Mask:
     """
     vocabulary = job.plan.padded_vocab_size % EFFICIENT_UNIT != 0
     heads = any(d % 8 for d in head_dims(job.model))
-    fires: Mask = widths_misaligned(job, EFFICIENT_UNIT) | vocabulary | heads
-    return fires
+    return widths_misaligned(job, EFFICIENT_UNIT) | vocabulary | heads
 
 
 @sizes_are_efficient.message
@@ -194,8 +189,7 @@ def tiles_fill_waves(job: Job) -> Mask:
     if not sm_count:
         return False
     waves = -(-tiles // sm_count)
-    fires: Mask = waves * sm_count > WAVE_WASTE * tiles
-    return fires
+    return waves * sm_count > WAVE_WASTE * tiles
 
 
 @tiles_fill_waves.message
@@ -268,7 +262,7 @@ def _(job: Job) -> str:
 
 @vocabulary_is_padded.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return {"padded_vocab_size": multiples_around(int(job.plan.padded_vocab_size), 128)[-1:]}
+    return {"padded_vocab_size": multiples_near(128, job.plan.padded_vocab_size)[-1:]}
 
 
 @rule(

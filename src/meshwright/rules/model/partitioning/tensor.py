@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
+from meshwright.rules.accepted import accepted_near
 from meshwright.rules.model.dimensions import (
     any_remainder,
+    any_size,
     dense_widths,
     head_counts,
     key_value_head_counts,
     listed,
 )
-from meshwright.rules.nearby import nearest
 from meshwright.rules.rule import rule
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _legal_tp(job: Job, sizes: tuple[int, ...]) -> tuple[int, ...]:
     def accepts(tp: int) -> bool:
         return job.cluster.num_gpus % tp == 0 and all(size % tp == 0 for size in sizes)
 
-    return nearest(int(job.plan.tp), accepts, limit=job.cluster.num_gpus)
+    return accepted_near(int(job.plan.tp), accepts, limit=job.cluster.num_gpus)
 
 
 @rule(
@@ -81,10 +82,8 @@ def key_value_heads_fit_tp(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", tp=16)
     """
     tp = job.plan.tp
-    fires: Mask = False
-    for heads in key_value_head_counts(job.model):
-        fires = fires | ((heads % tp != 0) & (tp % heads != 0))
-    return fires
+    heads = key_value_head_counts(job.model)
+    return any_size(heads, lambda n: (n % tp != 0) & (tp % n != 0))
 
 
 @key_value_heads_fit_tp.message
@@ -101,7 +100,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
         fits = all(kv % tp == 0 or tp % kv == 0 for kv in kv_heads)
         return fits and job.cluster.num_gpus % tp == 0 and all(h % tp == 0 for h in heads)
 
-    return {"tp": nearest(int(job.plan.tp), accepts, limit=job.cluster.num_gpus)}
+    return {"tp": accepted_near(int(job.plan.tp), accepts, limit=job.cluster.num_gpus)}
 
 
 @rule(
@@ -121,10 +120,7 @@ def key_value_heads_replicated(job: Job) -> Mask:
     Fails: plan(model="llama-3-8b", tp=16)
     Passes: plan(model="llama-3-8b", tp=8)
     """
-    fires: Mask = False
-    for heads in key_value_head_counts(job.model):
-        fires = fires | (job.plan.tp > heads)
-    return fires
+    return any_size(key_value_head_counts(job.model), lambda n: job.plan.tp > n)
 
 
 @key_value_heads_replicated.message
@@ -230,7 +226,7 @@ def _(job: Job) -> str:
 @tp_within_fast_domain.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     domain = job.cluster.scale_up_domain
-    return {"tp": nearest(domain + 1, lambda tp: domain % tp == 0, limit=domain)}
+    return {"tp": accepted_near(domain + 1, lambda tp: domain % tp == 0, limit=domain)}
 
 
 @rule(
