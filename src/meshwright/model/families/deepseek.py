@@ -72,7 +72,7 @@ def _deepseek(f: Fields, dims: Dims, defaults: _Defaults) -> Model:
     first = f.size(
         "first_k_dense_replace", default=defaults.dense_first, minimum=0, maximum=MAX_LAYERS
     )
-    step = f.size("moe_layer_freq", default=1)
+    step = f.optional_size("moe_layer_freq", default=1) or 1
     blocks = [
         Block(attention=attention, feed_forward=routed if i >= first and i % step == 0 else dense)
         for i in range(dims.layers)

@@ -121,12 +121,13 @@ def opt(f: Fields) -> Model:
 
 
 def mpt(f: Fields) -> Model:
-    """ALiBi, no biases, norms without bias either."""
+    """ALiBi, no biases, norms without bias either; transformers' MLP is four widths always."""
     dims = read_dims(
         f, hidden_size=2048, layers=24, heads=16, vocab_size=50368, positions=2048, keys=_MPT_KEYS
     )
-    ratio = f.size("expansion_ratio", default=4, maximum=1024)
-    mlp = Mlp(intermediate_size=ratio * dims.hidden_size, gated=False, activation="gelu")
+    if f.optional_size("expansion_ratio", default=4, maximum=1024) not in (4, None):
+        f.assume("expansion_ratio is taken as 4, as transformers does whatever it says")
+    mlp = Mlp(intermediate_size=4 * dims.hidden_size, gated=False, activation="gelu")
     return assemble(f, dims, uniform([dims.attention()] * dims.layers, mlp), tied=True)
 
 
