@@ -57,7 +57,8 @@ def pipeline_s(
 
     `forward_s`, `backward_s` (input gradient) and `weight_s` (weight gradient) are those of the
     slowest rank for one micro-batch over all its chunks, `total_*` their sums over the ranks;
-    schedules that do not split the backward pass add the last two. For DualPipe a rank's time is
+    schedules that do not split the backward pass add the last two. The time is never less than one
+    micro-batch needs to pass all stages there and back. For DualPipe a rank's time is
     the mean of its two stages, each 1/pp of the model. `p2p_s` is one transfer between two ranks;
     without `overlap_pp` the sender waits for it. Scalars or columns that broadcast.
     """
@@ -74,7 +75,8 @@ def pipeline_s(
     def beyond(definition: Definition) -> Column:
         return definition.ramp_s(shape, times) + p2p_s * definition.transfers(shape, overlap_pp)
 
-    return num_microbatches * times.slowest_s + _select(schedule, vpp, beyond)
+    time_s = num_microbatches * times.slowest_s + _select(schedule, vpp, beyond)
+    return np.maximum(time_s, total_forward_s + total_backward_s + weight_s)
 
 
 def bubble_share(

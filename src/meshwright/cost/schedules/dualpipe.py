@@ -58,24 +58,25 @@ def ramp_s(shape: Shape, times: Times) -> Column:
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """Half the pipeline there and back; every micro-batch where transfers block the rank."""
-    ramp = shape.pp
-    steady = 2 * (shape.num_microbatches - 1) * (shape.pp > 1)
-    return ramp + steady * (1 - overlapped)
+    """One for most micro-batches: a joined pair waits for both of its inputs; and the ramp."""
+    pp, num_microbatches = shape.pp, shape.num_microbatches
+    latency = (pp - 1) / pp * num_microbatches + 1.5 * pp - 3
+    blocking = num_microbatches + 2 * pp - 3
+    return np.where(overlapped, latency, blocking) * (pp > 1)
 
 
 def saved(shape: Shape, stage: Column) -> Column:
     """pp + 1 micro-batches, each in one of the two stages, or fewer while filling."""
-    down, up = (shape.num_microbatches + 1) // 2, shape.num_microbatches // 2
     depth = np.minimum(stage, shape.pp - 1 - stage)
-    return minimum(np.minimum(down + depth + 1, down + up), shape.pp + 1)
+    near = (shape.num_microbatches + (2 * stage < shape.pp)) // 2
+    return minimum(np.minimum(near + depth + 1, shape.num_microbatches), shape.pp + 1)
 
 
 DEFINITION = Definition(
     name="dualpipe",
     schedule=Schedule.DUALPIPE,
     paper="DeepSeek-V3 technical report, arXiv 2412.19437 section 3.2.1; deepseek-ai/DualPipe",
-    bubble="(pp/2-1) max(f+2b-w - f/(pp/2-1), 2f+b-w, 2f)",
+    bubble="n (f + max(b-w, 0)) + max(n b - f, n f), n = pp/2 - 1",
     memory="pp + 1 micro-batches; parameters twice",
     constraints="pp even; M even and >= 2pp",
     exactness="even stages, M even and >= 2pp, free transfers",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.cost.schedules import zb_v
 from meshwright.cost.schedules.definition import (
     Column,
     Definition,
@@ -37,6 +36,14 @@ def ramp_s(shape: Shape, times: Times) -> Column:
     return two_way_ramp_s(times, ranks=shape.pp, share=0.5)
 
 
+def transfers(shape: Shape, overlapped: Column) -> Column:
+    """Two for most micro-batches: a joined pair waits for both of its inputs; and the ramp."""
+    pp, num_microbatches = shape.pp, shape.num_microbatches
+    latency = 2 * (pp - 1) / pp * num_microbatches + 3 * pp - 6
+    blocking = num_microbatches * np.minimum(pp - 1, 2) + 3 * pp - 6
+    return np.where(overlapped, latency, blocking) * (pp > 1)
+
+
 def saved(shape: Shape, stage: Column) -> Column:
     """2*pp + 1 chunks, or fewer while filling."""
     filling = np.minimum(shape.num_microbatches + stage + 1, 2 * shape.num_microbatches)
@@ -47,13 +54,13 @@ DEFINITION = Definition(
     name="dualpipe-v",
     schedule=Schedule.DUALPIPE_V,
     paper="deepseek-ai/DualPipe dualpipev.py, after arXiv 2412.19437 section 3.2.1",
-    bubble="(pp-1)/2 max(f+2b-w - f/(pp-1), 2f+b-w, 2f) (whole-rank times)",
+    bubble="half of n (f + max(b-w, 0)) + max(n b - f, n f), n = pp - 1 (whole-rank times)",
     memory="pp + 1/2 micro-batches",
     constraints="two chunks per rank; M >= 2pp",
     exactness="even stages, M >= 2pp, free transfers",
     operations=operations,
     ramp_s=ramp_s,
-    transfers=zb_v.transfers,
+    transfers=transfers,
     saved=saved,
     chunks=2,
     splits_backward=True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from meshwright.cost.schedules.definition import (
     Column,
     Definition,
@@ -24,15 +26,20 @@ def operations(pp: int, vpp: int, num_microbatches: int) -> list[list[Operation]
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """The other ranks' share of the first pass down and the last pass up, per chunk."""
-    return times.others_s / shape.vpp
+    """The other ranks' share of the first pass down and the last pass up, per chunk.
+
+    With fewer micro-batches than ranks every chunk but the last also waits for the missing ones.
+    """
+    missing = np.maximum(shape.pp - shape.num_microbatches, 0)
+    wait_s = times.slowest_s * (1.0 - 1.0 / shape.vpp)
+    return times.others_s / shape.vpp + missing * wait_s
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """One pass down and one up; every further micro-batch too where transfers block the rank."""
+    """One pass down and one up; where transfers block, both of every micro-batch and chunk."""
     ramp = 2 * (shape.pp - 1)
-    steady = 2 * shape.vpp * (shape.num_microbatches - 1) * (shape.pp > 1)
-    return ramp + steady * (1 - overlapped)
+    blocking = 2 * shape.vpp * shape.num_microbatches + 2 * (shape.pp - 2)
+    return np.where(overlapped, ramp, blocking) * (shape.pp > 1)
 
 
 def saved(shape: Shape, stage: Column) -> Column:

@@ -15,7 +15,6 @@ from meshwright.cost.schedules.definition import (
     Operation,
     Shape,
     Times,
-    minimum,
 )
 from meshwright.plan.plan import Schedule
 
@@ -53,21 +52,37 @@ def _rank_operations(table: list[tuple[int, int]], warmup: int, vpp: int) -> lis
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """One chunk of the other ranks, there and back."""
-    return times.others_s / shape.vpp
+    """One chunk of the other ranks, there and back, and waits for an unfilled last group.
+
+    Every chunk but the last waits for the missing micro-batches: forward and backward at once in
+    the steady state, one after the other when there are fewer micro-batches than ranks.
+    """
+    missing = -shape.num_microbatches % shape.pp
+    backward_s = times.backward_s + times.weight_s
+    at_once_s = np.maximum(times.forward_s, backward_s)
+    wait_s = np.where(
+        shape.num_microbatches < shape.pp, times.forward_s + backward_s, at_once_s
+    ) * (1.0 - 1.0 / shape.vpp)
+    return times.others_s / shape.vpp + missing * wait_s
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """The ramp there and back; every micro-batch and chunk where transfers block the rank."""
-    ramp = 2 * (shape.pp - 1) + 2 * (shape.vpp - 1) * shape.pp
-    steady = 2 * (shape.num_microbatches * shape.vpp - 1)
-    return np.where(overlapped, ramp, 2 * (shape.pp - 1) + steady)
+    """One micro-batch through all stages there and back: later ones hide theirs in the slack.
+
+    Where transfers block: every rank's mean number of sends a micro-batch, 2(vpp*pp-1)/pp.
+    """
+    ramp = 2 * (shape.vpp * shape.pp - 1)
+    blocking = ramp / shape.pp * shape.num_microbatches + 2 * shape.pp - 3
+    return np.where(overlapped, ramp, blocking) * (shape.pp > 1)
 
 
 def saved(shape: Shape, stage: Column) -> Column:
-    """Warm-up chunks and one more, in units of all vpp chunks."""
-    warmup = 2 * (shape.pp - 1 - stage) + (shape.vpp - 1) * shape.pp
-    return minimum(shape.num_microbatches * shape.vpp, warmup + 1) / shape.vpp
+    """Warm-up chunks and one more, over vpp; fewer where they reach into an unfilled group."""
+    first = 2 * (shape.pp - 1 - stage) + (shape.vpp - 1) * shape.pp + 1
+    rest = shape.num_microbatches % shape.pp
+    full = (shape.num_microbatches - rest) * shape.vpp
+    chunk, place = np.divmod(np.clip(first - full, 0, shape.vpp * shape.pp), shape.pp)
+    return (np.minimum(first, full) + chunk * rest + np.minimum(place, rest)) / shape.vpp
 
 
 DEFINITION = Definition(
@@ -77,7 +92,7 @@ DEFINITION = Definition(
     paper="Narayanan et al. 2021, arXiv 2104.04473 section 2.2.2; Megatron-Core 0.19 schedules.py",
     bubble="(pp-1)(f+b+w)/vpp",
     memory="(2(pp-1-rank) + (vpp-1)pp + 1)/vpp micro-batches",
-    constraints="vpp > 1; M a multiple of pp (Megatron: remainder 0 with groups of pp)",
+    constraints="vpp > 1; M a multiple of pp",
     exactness="even stages, M a multiple of pp, free transfers",
     operations=operations,
     ramp_s=ramp_s,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from meshwright.cost.schedules.definition import (
     Column,
     Definition,
@@ -38,15 +40,16 @@ def ramp_s(shape: Shape, times: Times) -> Column:
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """The round trip once, and again for every micro-batch: in flight are just enough to fill it.
+    """Two for most micro-batches, overlapped or not, and the ramp.
 
-    Blocking transfers stop the rank twice a micro-batch. Asynchronous ones still lengthen the round
-    trip of pp - rank micro-batches, hence the share (pp-1)/pp on the first rank.
+    Only as many micro-batches are in flight as fill the round trip, so asynchronous transfers
+    lengthen it still: by 2(pp-1) for every pp micro-batches. Blocking ones stop a middle rank twice
+    and the outer ranks once a micro-batch.
     """
-    del overlapped
-    share = (shape.pp - 1) / shape.pp
-    steady = 2 * (shape.num_microbatches - 1)
-    return 2 * (shape.pp - 1) + steady * share
+    pp, num_microbatches = shape.pp, shape.num_microbatches
+    latency = 2 * num_microbatches * (pp - 1) / pp + 2 * (pp - 2)
+    blocking = num_microbatches * np.minimum(pp - 1, 2) + np.maximum(2 * pp - 5, 1)
+    return np.where(overlapped, latency, blocking) * (pp > 1)
 
 
 def saved(shape: Shape, stage: Column) -> Column:

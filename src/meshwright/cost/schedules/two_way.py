@@ -102,13 +102,12 @@ def _drain(streams: _Streams, depth: int, behind: int) -> None:
 def two_way_ramp_s(times: Times, *, ranks: Column, share: Column) -> Column:
     """Seconds of fill and drain where both streams pass `ranks` ranks.
 
-    `share` turns the sum over the other ranks into that of one chunk over ranks - 1 of them. The
-    longest of three paths: the published bubble (ranks-1)(f+2b-w) less the one forward pass that
-    the innermost rank does not overlap, and two paths through more forward passes.
+    `share` turns the sum over the other ranks into that of one chunk over n = ranks - 1 of them:
+    n (f + max(b-w, 0)) + max(n b - f, n f). For w <= b and large n that is the published bubble
+    n (f + 2b - w), less the one forward pass that the innermost rank does not overlap.
     """
     forward = times.others_forward_s * share
     backward = (times.others_input_s - times.others_forward_s) * share
-    weight = times.others_weight_s * share
+    exposed = np.maximum(backward - times.others_weight_s * share, 0.0)
     alone = forward / np.maximum(ranks - 1, 1)
-    published = forward + 2 * backward - weight - alone
-    return np.maximum(np.maximum(published, 2 * forward + backward - weight), 2 * forward)
+    return forward + exposed + np.maximum(backward - alone, forward)

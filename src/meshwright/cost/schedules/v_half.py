@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from meshwright.cost.schedules import zb_v
 from meshwright.cost.schedules.definition import (
     Column,
     Definition,
@@ -63,11 +62,24 @@ def _starts(rank: int, pp: int) -> list[tuple[int, Kind, int]]:
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """The fill and drain, and a wait for every micro-batch where f, b and w are not equal."""
-    fill = times.others_s
+    """Fill and drain, and a wait for every micro-batch where f, b and w are not equal, per chunk.
+
+    The three longest paths for even pp and b >= f; at f = b = w each is 3(pp-1) chunks.
+    """
     f, b, w = times.forward_s, times.backward_s, times.weight_s
-    stall = np.maximum(np.maximum(2 * b - w - f, f + b - 2 * w), 0.0) / 2
-    return fill * 0.5 + stall * shape.num_microbatches
+    pp, m = shape.pp, shape.num_microbatches
+    free = (2 * pp - 1) * f + (pp - 3) * b + w
+    backward = (1.5 * pp - m) * f + (2 * pp - 4 + 2 * m) * b - (pp / 2 - 1 + m) * w
+    weight = (pp / 2 + m) * f + (2.5 * pp - 4 + m) * b + (1 - 2 * m) * w
+    return 0.5 * np.maximum(np.maximum(free, backward), weight) * (pp > 1)
+
+
+def transfers(shape: Shape, overlapped: Column) -> Column:
+    """The ramp, and two a micro-batch even when overlapped, as so few are in flight."""
+    between = shape.pp - 1
+    latency = 2 * shape.num_microbatches + 4 * shape.pp - 6
+    blocking = 4 * between / shape.pp * shape.num_microbatches + 4 * shape.pp - 6
+    return np.where(overlapped, latency, blocking) * (between > 0)
 
 
 def saved(shape: Shape, stage: Column) -> Column:
@@ -88,7 +100,7 @@ DEFINITION = Definition(
     exactness="none",
     operations=operations,
     ramp_s=ramp_s,
-    transfers=zb_v.transfers,
+    transfers=transfers,
     saved=saved,
     chunks=2,
     splits_backward=True,

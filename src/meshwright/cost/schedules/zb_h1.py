@@ -33,12 +33,20 @@ def operations(pp: int, vpp: int, num_microbatches: int) -> list[list[Operation]
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """(pp-1)(f+b-w) where w fits into the wait, else (pp-1)f: the last rank waits at least so long.
+    """(pp-1)(f + b - min(f, b, w)): a weight gradient hides as much wait as it and its kin last.
 
-    With fewer micro-batches than ranks only M-1 weight gradients are there to fill the wait.
+    With fewer micro-batches than ranks only M-1 weight gradients are there.
     """
     filled = np.minimum((shape.num_microbatches - 1) / np.maximum(shape.pp - 1, 1), 1.0)
-    return np.maximum(times.others_input_s - times.others_weight_s * filled, times.others_forward_s)
+    forward = times.others_forward_s
+    backward = times.others_input_s - forward
+    hidden = np.minimum(np.minimum(forward, backward), times.others_weight_s)
+    return forward + backward - hidden * filled
+
+
+def transfers(shape: Shape, overlapped: Column) -> Column:
+    """Twice the ramp, since waiting weight gradients hide the rest; 1F1B's where they block."""
+    return np.where(overlapped, 4 * (shape.pp - 1), one_f_one_b.transfers(shape, False))
 
 
 def saved(shape: Shape, stage: Column) -> Column:
@@ -50,13 +58,13 @@ DEFINITION = Definition(
     name="zb-h1",
     schedule=Schedule.ZB_H1,
     paper="Qi et al. 2023, arXiv 2401.10241 section 3.1 and table 2",
-    bubble="(pp-1) max(f+b-w, f)",
+    bubble="(pp-1)(f + b - min(f, b, w))",
     memory="pp micro-batches on every rank",
     constraints="vpp = 1; M >= pp to fill the bubble",
     exactness="even stages, M >= pp, free transfers",
     operations=operations,
     ramp_s=ramp_s,
-    transfers=one_f_one_b.transfers,
+    transfers=transfers,
     saved=saved,
     splits_backward=True,
 )

@@ -44,17 +44,16 @@ def _order(rank: int, pp: int, num_microbatches: int) -> list[Operation]:
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """The longest of four paths through the V, per chunk; the first is tight at f = b = w.
+    """The longest of five paths through the V, per chunk; b and w are tight at f = b = w.
 
-    With fewer than 2*pp micro-batches fewer weight gradients fill the wait (last path).
+    With fewer than 2*pp micro-batches fewer weight gradients fill the wait.
     """
-    forward, backward = times.others_forward_s, times.others_input_s - times.others_forward_s
-    weight = times.others_weight_s
+    forward = times.others_forward_s
+    backward, weight = times.others_input_s - forward, times.others_weight_s
     filled = np.minimum((shape.num_microbatches - 1) / np.maximum(shape.pp - 1, 1), 2.0)
-    full = np.maximum(backward, weight * (filled > 1.0))
-    return 0.5 * np.maximum(
-        np.maximum(full, 2 * forward - backward), 2 * backward - weight * filled
-    )
+    unfilled = 2 * np.maximum(forward, backward) - weight * filled
+    longest = np.maximum(np.maximum(backward, weight), 2 * forward - backward)
+    return 0.5 * np.maximum(longest, unfilled)
 
 
 def saved(shape: Shape, stage: Column) -> Column:
@@ -63,17 +62,20 @@ def saved(shape: Shape, stage: Column) -> Column:
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """Down and up the V, forward and backward; both chunks of every micro-batch when blocking."""
-    ramp = 4 * (shape.pp - 1)
-    steady = 4 * (shape.num_microbatches - 1) * (shape.pp > 1)
-    return ramp + steady * (1 - overlapped)
+    """Five times the ramp; where transfers block, also the mean number of a rank's sends.
+
+    The turn of the V is no transfer, so a micro-batch makes 4(pp-1), forward and backward.
+    """
+    between = shape.pp - 1
+    blocking = 4 * between / shape.pp * shape.num_microbatches + 2 * between
+    return np.where(overlapped, 5 * between, blocking)
 
 
 DEFINITION = Definition(
     name="zb-v",
     schedule=Schedule.ZB_V,
     paper="Qi et al. 2023, arXiv 2401.10241 section 6; 2024, arXiv 2405.15362",
-    bubble="(pp-1) max(b, w, 2f-b, 2b-2w)/2 (whole-rank times): skew between ranks, no wait inside",
+    bubble="(pp-1)/2 max(b, w, 2f-b, 2 max(f,b) - 2w) (whole-rank times): skew, no wait inside",
     memory="pp micro-batches on every rank",
     constraints="two chunks per rank; M >= 2pp to fill the bubble",
     exactness="even stages, M >= 2pp, free transfers",
