@@ -100,7 +100,7 @@ def write_job(job: Job) -> str:
 
 def _model_section(model: Model) -> dict[str, Any]:
     """The preset's name when it is one, else the model written out."""
-    from meshwright.model.load import load
+    from meshwright.model.catalogue import load
 
     try:
         if load(model.name) == model:

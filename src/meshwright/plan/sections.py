@@ -68,7 +68,7 @@ def read_model(decoder: Decoder, folder: Path) -> Any:
 
 
 def _named_model(decoder: Decoder, folder: Path) -> Any:
-    from meshwright.model.load import load
+    from meshwright.model.catalogue import load
 
     key = "path" if "path" in decoder.table(_MODEL) else "name"
     decoder.unknown_keys(_MODEL, ("name", "path"))

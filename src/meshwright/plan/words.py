@@ -96,30 +96,6 @@ def read_word(name: str, value: Any) -> tuple[Any, Problem | None]:
     return _scalar(name, value)
 
 
-def parse_word(name: str, text: str) -> tuple[Any, Problem | None]:
-    """Like `read_word` for text typed on the command line: "8", "true", "mlp,norm", "1f1b"."""
-    if name in CHOICES:
-        return read_word(name, text)
-    if name == "recompute_modules":
-        return read_word(name, [part.strip() for part in text.split(",") if part.strip()])
-    if name == "layout":
-        return read_word(name, [_number(part) for part in text.split(",")])
-    return read_word(name, _number(text))
-
-
-def _number(text: str) -> Any:
-    """The bool, int or float that a text spells, or the text."""
-    lowered = text.strip().lower()
-    if lowered in {"true", "false"}:
-        return lowered == "true"
-    for kind in (int, float):
-        try:
-            return kind(lowered)
-        except ValueError:
-            continue
-    return text
-
-
 def _one_of(name: str, value: Any, words: Mapping[str, int]) -> tuple[Any, Problem | None]:
     if isinstance(value, str):
         spelled = value.strip().lower().replace("_", "-")

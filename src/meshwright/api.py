@@ -1,0 +1,185 @@
+"""The verbs of the library, the same as those of the command line.
+
+Each takes names, paths or the nouns themselves, and returns values; nothing is printed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput, MeshwrightError, UnknownName
+from meshwright.base.finding import Finding
+from meshwright.base.names import nearest
+from meshwright.base.units import parse_tokens
+from meshwright.plan.batch import sequences_for
+from meshwright.plan.job import Job, Workload
+from meshwright.plan.plan import Plan
+from meshwright.plan.words import FIELDS, INTERLEAVED, LARGEST, read_word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from meshwright.cost.predict import Prediction
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.model.architecture import Model
+    from meshwright.search import Options, Result
+
+OBJECTIVES = ("throughput", "cost", "memory")
+
+
+def load_model(name_or_path: str | Path | Model) -> Model:
+    """A preset by name, a model from a config.json or its folder, or the model itself."""
+    if not isinstance(name_or_path, str | Path):
+        return name_or_path
+    from meshwright.model.catalogue import load
+
+    return load(name_or_path)
+
+
+def cluster(
+    gpus: str | Path | Cluster,
+    *,
+    nodes: int = 1,
+    fabric: str | None = None,
+    node: str | None = None,
+) -> Cluster:
+    """`nodes` nodes of "H100:8", the cluster in a TOML file, or the cluster itself."""
+    if not isinstance(gpus, str | Path):
+        return gpus
+    if isinstance(gpus, Path) or gpus.endswith(".toml"):
+        from meshwright.hardware.file import read_cluster
+
+        return read_cluster(gpus)
+    from meshwright.hardware.catalogue import cluster as by_name
+
+    return by_name(gpus, nodes=nodes, fabric=fabric, node=node)
+
+
+def workload(
+    *, seq_len: int, global_batch: int | str, train_tokens: float | str | None = None
+) -> Workload:
+    """A workload; `global_batch` is a number of sequences, or text such as "4Mtok".
+
+    A batch in tokens becomes the roundest number of sequences near it (`sequences_for`).
+    """
+    if not 1 <= seq_len <= LARGEST:
+        raise MeshwrightError(f"sequence length {seq_len} is not between 1 and {LARGEST}")
+    return Workload(
+        seq_len=seq_len,
+        global_batch_size=_sequences(global_batch, seq_len),
+        train_tokens=None if train_tokens is None else parse_tokens(train_tokens),
+    )
+
+
+def plan(
+    model: str | Path | Model,
+    gpus: str | Path | Cluster,
+    *,
+    nodes: int = 1,
+    fabric: str | None = None,
+    seq_len: int,
+    global_batch: int | str,
+    train_tokens: float | str | None = None,
+    pins: Mapping[str, Any] | None = None,
+    bans: Mapping[str, Any] | None = None,
+    objective: str = "throughput",
+    top: int = 5,
+    stack: str = "default",
+    exhaustive: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Result:
+    """The best plans for a model on a cluster, why the rest were refused, and what was assumed.
+
+    `pins` fixes fields of the plan (`{"tp": 8, "schedule": "1f1b"}`, or a list of allowed values),
+    `bans` excludes values. A search that finds nothing is a result without rows.
+    """
+    from meshwright.search import plan_job
+
+    if objective not in OBJECTIVES:
+        raise UnknownName("objective", objective, suggestions=OBJECTIVES)
+    return plan_job(
+        load_model(model),
+        cluster(gpus, nodes=nodes, fabric=fabric),
+        workload(seq_len=seq_len, global_batch=global_batch, train_tokens=train_tokens),
+        settings=options(pins or {}, bans or {}, exhaustive=exhaustive),
+        top=top,
+        objective=objective,
+        stack=stack,
+        progress=progress,
+    )
+
+
+def options(
+    pins: Mapping[str, Any], bans: Mapping[str, Any], *, exhaustive: bool = False
+) -> Options:
+    """The search's settings; every pin or ban that names no field or value is reported at once."""
+    from meshwright.search import Options
+
+    findings: list[Finding] = []
+    fixed = {name: _values(name, given, findings, "pin") for name, given in pins.items()}
+    banned = {name: _values(name, given, findings, "ban") for name, given in bans.items()}
+    if findings:
+        raise InvalidInput(findings)
+    if INTERLEAVED in _listed(pins.get("schedule", ())):
+        banned["vpp"] = (*banned.get("vpp", ()), 1)
+    single = {name: values[0] for name, values in fixed.items() if len(values) == 1}
+    return Options(pins=fixed, bans=banned, base=Plan(**single), exhaustive=exhaustive)
+
+
+def predict(job: Job | str | Path) -> Prediction:
+    """Memory and time of a job, or of the plan.toml at a path."""
+    from meshwright.cost.predict import predict as predict_job
+
+    return predict_job(_job(job))
+
+
+def check(job: Job | str | Path) -> list[Finding]:
+    """What the rules have against a job, or against the plan.toml at a path; errors first."""
+    from meshwright.rules.rule import check as check_job
+
+    return check_job(_job(job))
+
+
+def _job(job: Job | str | Path) -> Job:
+    if isinstance(job, Job):
+        return job
+    from meshwright.plan.file import read_job
+
+    return read_job(job)
+
+
+def _sequences(global_batch: int | str, seq_len: int) -> int:
+    """Sequences of a batch given as a number or as text."""
+    text = str(global_batch).strip()
+    if text.isdigit() and 1 <= int(text[:12]) <= LARGEST:
+        return int(text)
+    if "tok" not in text:
+        hint = 'type a number of sequences, or tokens as "4Mtok"'
+        raise MeshwrightError(f"global batch {text!r} does not say of what", hint=hint)
+    tokens = parse_tokens(text)
+    if not 1 <= tokens <= LARGEST * seq_len:
+        raise MeshwrightError(f"global batch {text!r} is not possible", hint='type it as "4Mtok"')
+    return sequences_for(tokens, seq_len)
+
+
+def _values(name: str, given: Any, findings: list[Finding], kind: str) -> tuple[Any, ...]:
+    """The values that a pin or ban lists, as a plan holds them; wrong ones are noted."""
+    if name not in FIELDS:
+        near = nearest(name, FIELDS)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"fields: {', '.join(FIELDS)}"
+        findings.append(Finding(message=f"{kind} {name!r} is no field of a plan", hint=hint))
+        return ()
+    values: list[Any] = []
+    for item in _listed(given):
+        value, problem = read_word(name, item)
+        if problem:
+            message = f"{kind} {name}={item}: {problem.reason}"
+            findings.append(Finding(message=message, key=name, value=item, hint=problem.hint))
+        else:
+            values.append(value)
+    return tuple(values)
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, list | tuple | range) else (given,)

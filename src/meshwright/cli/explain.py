@@ -1,0 +1,61 @@
+"""`meshwright explain`: a rule, or one figure of a prediction."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from meshwright.base.errors import UnknownName
+from meshwright.base.names import nearest
+from meshwright.cli import output
+
+_RULE = re.compile(r"[A-Za-z]{3}\d+\Z")
+_EPILOG = """\b
+Examples:
+  meshwright explain MOD103
+  meshwright explain plan.toml memory.stage0.activations
+  meshwright explain plan.toml time
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("what")
+@click.argument("term", default="")
+@click.option("--depth", type=click.IntRange(0, 20), default=2, help="Levels below the term.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(what: str, term: str, depth: int, as_json: bool) -> None:
+    """Say why.
+
+    WHAT is the code of a rule (MOD103), or a plan file; TERM is then the name of a figure such as
+    memory.stage0.activations, of which formula, operands and source are printed with all below it.
+    """
+    if _RULE.match(what):
+        _rule(what, as_json=as_json)
+    else:
+        _term(what, term, depth=depth, as_json=as_json)
+
+
+def _rule(code: str, *, as_json: bool) -> None:
+    from meshwright.report.catalogues import rule_page, rule_record
+    from meshwright.rules.rule import all_rules, find_rule
+
+    rule = find_rule(code)
+    if rule is None:
+        known = [rule.code for rule in all_rules()]
+        raise UnknownName("rule", code, suggestions=nearest(code, known))
+    if as_json:
+        output.json(rule_record(rule))
+    else:
+        output.page(rule_page(rule))
+
+
+def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:
+    from meshwright import api
+    from meshwright.report.terms import term_page, term_record
+
+    terms = api.predict(path).terms
+    if as_json:
+        output.json(term_record(terms, term))
+    else:
+        output.page(term_page(terms, term, depth=depth))

@@ -1,0 +1,122 @@
+"""The command line: lazy commands, exit codes, and errors without tracebacks.
+
+Exit codes: 0 done, 1 findings at error level or no plan that fits, 2 wrong usage, unreadable input
+or an internal error, 130 interrupted. Data goes to stdout, everything else to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from meshwright import __version__
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.finding import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+
+COMMANDS = {  # name: where it is defined, and its line in the help, which needs no import
+    "plan": ("meshwright.cli.plan", "Find the best parallel strategy for a model on a cluster."),
+    "predict": ("meshwright.cli.predict", "Memory and time of one given plan."),
+    "explain": ("meshwright.cli.explain", "Why a figure is what it is, or what a rule demands."),
+    "show": ("meshwright.cli.show", "List known models, GPUs, rules and schedules."),
+    "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
+    "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
+}
+
+
+class LazyCommands(click.Group):
+    """Commands by name, each imported only when it is run or its own help is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, from the attribute of its module that bears its name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(import_module(module), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table of commands, without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command to run; a wrong name fails with the nearest ones."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            from meshwright.base.errors import UnknownName
+            from meshwright.base.names import nearest
+
+            raise UnknownName("command", name, suggestions=nearest(name, COMMANDS))
+        return super().resolve_command(ctx, args)
+
+
+@click.group(
+    cls=LazyCommands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="`meshwright COMMAND --help` shows the options of a command, with examples.",
+)
+@click.version_option(__version__, prog_name="meshwright", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Plan, check and explain parallel training of large language models."""
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs the command line and exits with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """The exit code of one command line; whatever goes wrong is said on stderr."""
+    try:
+        code = cli.main(args=arguments, prog_name="meshwright", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return EXIT_USAGE
+    except MeshwrightError as error:
+        return _report(error)
+    except BrokenPipeError:
+        return _close_quietly()
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        return _report_bug(error)
+    return code if isinstance(code, int) else EXIT_OK
+
+
+def _report(error: MeshwrightError) -> int:
+    """Prints an error, or the findings it carries, to stderr."""
+    from meshwright.report.findings import error_lines
+    from meshwright.report.page import show
+
+    show(error_lines(error), sys.stderr)
+    return EXIT_USAGE
+
+
+def _report_bug(error: Exception) -> int:
+    """One line for an error that is ours; the traceback only on request."""
+    if os.environ.get("MESHWRIGHT_DEBUG"):
+        raise error
+    click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+    click.echo("hint: this is a bug; MESHWRIGHT_DEBUG=1 shows where it happened", err=True)
+    return EXIT_USAGE
+
+
+def _close_quietly() -> int:
+    """The reader went away: send what is left nowhere, so that the exit is silent."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_OK

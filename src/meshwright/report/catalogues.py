@@ -1,0 +1,110 @@
+"""Tables of what meshwright knows: models, GPUs, rules, schedules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.table import Column, Table, table_of
+from meshwright.base.units import format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.rules.rule import Rule
+
+Record = dict[str, Any]
+
+_GPU_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="generation", title="generation"),
+    Column(key="memory_gib", title="memory GiB", align="right"),
+    Column(key="memory_gb_per_s", title="GB/s", align="right"),
+    Column(key="bf16_tflops", title="bf16 TFLOP/s", align="right"),
+    Column(key="fp8_tflops", title="fp8 TFLOP/s", align="right"),
+    Column(key="nvfp4_tflops", title="nvfp4 TFLOP/s", align="right"),
+    Column(key="usd_per_gpu_hour", title="$/h", align="right"),
+    Column(key="default_node", title="default node"),
+)
+_SCHEDULE_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="bubble", title="bubble"),
+    Column(key="memory", title="activations held"),
+    Column(key="constraints", title="needs"),
+    Column(key="paper", title="source"),
+)
+_RULE_COLUMNS = (
+    Column(key="code", title="code"),
+    Column(key="severity", title="severity"),
+    Column(key="section", title="section"),
+    Column(key="title", title="title"),
+)
+
+
+def gpu_records() -> list[Record]:
+    """One mapping a device of the catalogue."""
+    from meshwright.hardware.catalogue import describe
+
+    return [dict(record) for record in describe()]
+
+
+def schedule_records() -> list[Record]:
+    """One mapping a pipeline schedule."""
+    from meshwright.cost.schedules import describe
+
+    return [dict(record) for record in describe()]
+
+
+def rule_records() -> list[Record]:
+    """One mapping a rule."""
+    from meshwright.rules.rule import all_rules
+
+    return [rule_record(rule) for rule in all_rules()]
+
+
+def rule_record(rule: Rule) -> Record:
+    """A rule for JSON."""
+    return {
+        "code": rule.code,
+        "title": rule.title,
+        "severity": rule.severity.label,
+        "section": rule.section,
+        "scope": rule.scope,
+        "confidence": rule.confidence,
+        "source": rule.source,
+        "doc": rule.doc,
+    }
+
+
+def gpu_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Devices with memory, bandwidth and peak rates."""
+    return table_of(_GPU_COLUMNS, [_rounded(record) for record in records])
+
+
+def schedule_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Schedules with bubble, memory and constraints."""
+    return table_of(_SCHEDULE_COLUMNS, records)
+
+
+def rule_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Rules with code, severity, section and title."""
+    return table_of(_RULE_COLUMNS, records)
+
+
+def rule_page(rule: Rule) -> list[str]:
+    """Everything about one rule, as text."""
+    return [
+        f"{rule.code}: {rule.title}",
+        f"{rule.severity.label}, section {rule.section} of the guidelines, holds for {rule.scope}",
+        "",
+        *rule.doc.split("\n"),
+        "",
+        f"Source: {rule.source} ({rule.confidence})",
+    ]
+
+
+def _rounded(record: Mapping[str, Any]) -> Record:
+    """Numbers to three digits; a rate of zero means the device has none."""
+    return {
+        key: format_number(value) if isinstance(value, int | float) and value else value or None
+        for key, value in record.items()
+    }
