@@ -67,7 +67,12 @@ class Stack:
     moe_host: float = 2.0  # host time of a routed block against a dense one
     moe_grouped: float = 0.8  # grouped expert products against the dense curve
     reduce_every_microbatch: bool = False  # gradients reduced at each micro-batch without ZeRO
-    thrash: float = 0.0  # slowdown as the peak approaches the device's memory (allocator retries)
+    bucket_bytes: float = 5e8  # gradient bytes per reduction; each pays the latency again
+    network_latency: float = 1.0  # latency of a network hop against the fabric's own
+    thrash_s: float = 0.0  # seconds a micro-batch loses when the device is nearly full (allocator)
+    thrash_share: float = 0.88  # share of the device's memory from which it does
+    p2p_stall_s: float = 0.0  # seconds a hand-over stalls per micro-batch on very many nodes
+    p2p_stall_nodes: float = 48.0  # nodes at which half of it is felt
     expert_dedup: bool = False  # one copy of a token per node crosses the network (DeepEP)
     sigma: float = 0.12
     fitted_on: str = ""

@@ -3,8 +3,8 @@
 A group is `size` ranks, `stride` apart in rank order. At each link level the members inside one
 domain act together: a ring over k members in a node and m nodes moves 2(m-1)/m of the data over
 k network ports while 2(n-1)/n of it crosses the inner link, and the slower of the two sets the
-pace (NCCL's ring; Thakur et al., IJHPCA 2005, for the volumes). Latency grows with the inner
-group's logarithm and with the number of outer members (ring steps).
+pace (NCCL's ring; Thakur et al., IJHPCA 2005, for the volumes). Latency grows with the
+logarithm of a group inside one domain, and with the ring's steps once it leaves the domain.
 """
 
 from __future__ import annotations
@@ -43,9 +43,18 @@ class Group:
 
 
 def place(
-    cluster: Cluster, size: Any, stride: Any, *, scale_up: float = 1.0, scale_out: float = 1.0
+    cluster: Cluster,
+    size: Any,
+    stride: Any,
+    *,
+    scale_up: float = 1.0,
+    scale_out: float = 1.0,
+    latency: float = 1.0,
 ) -> Group:
-    """The group of `size` ranks `stride` apart on this cluster, rates times the given shares."""
+    """The group of `size` ranks `stride` apart on this cluster.
+
+    Rates are multiplied by the given shares, the latency of network hops by `latency`.
+    """
     links = cluster.links
     inner = members_within(size, stride, links[0].domain)
     outer_rate: Any = np.inf
@@ -61,7 +70,7 @@ def place(
         inner_rate=links[0].bytes_per_s * scale_up,
         outer_rate=outer_rate,
         inner_latency_s=links[0].latency_s,
-        outer_latency_s=outer_latency,
+        outer_latency_s=outer_latency * latency,
     )
 
 
@@ -70,7 +79,7 @@ def all_gather_s(group: Group, total_bytes: Any) -> Any:
     n, m, k = group.size, group.outer, group.inner
     inner = (n - 1) / n * total_bytes / group.inner_rate
     outer = (m - 1) / m * total_bytes / (k * group.outer_rate)
-    return np.maximum(inner, outer) + _latency_s(group)
+    return np.maximum(inner, outer) + latency_s(group)
 
 
 def all_reduce_s(group: Group, total_bytes: Any) -> Any:
@@ -87,7 +96,7 @@ def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0)
     n, k = group.size, group.inner
     inner = (k - 1) / n * send_bytes / group.inner_rate
     outer = (n - k) / n * send_bytes * outer_bytes_share / group.outer_rate
-    return np.maximum(inner, outer) + _latency_s(group)
+    return np.maximum(inner, outer) + latency_s(group)
 
 
 def point_to_point_s(group: Group, send_bytes: Any) -> Any:
@@ -99,7 +108,10 @@ def point_to_point_s(group: Group, send_bytes: Any) -> Any:
     return np.where(group.size > 1, send_bytes / rate + latency, 0.0)
 
 
-def _latency_s(group: Group) -> Any:
-    """Latency of one collective: log2 steps inside the domain, ring steps across domains."""
+def latency_s(group: Group) -> Any:
+    """Latency of one collective: log2 steps inside one domain, else a ring's steps at the slow hop.
+
+    All ranks of a ring step together, so each of its size-1 steps waits for the network hop.
+    """
     inner = group.inner_latency_s * np.ceil(np.log2(np.maximum(group.inner, 1)))
-    return inner + group.outer_latency_s * (group.outer - 1)
+    return np.where(group.outer > 1, group.outer_latency_s * (group.size - 1), inner)

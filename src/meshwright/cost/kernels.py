@@ -222,9 +222,7 @@ def _unfused_attention(shop: Shop, layer: Attention) -> tuple[Any, Any]:
     passes = memory_s(shop, scores * ACTIVATION_BYTES) * shop.stack.unfused_passes
     batched = plan.micro_batch_size * heads
     width = (layer.head_dim + layer.v_head_dim) / 2
-    wide = PEAK_NAME[Precision.BF16]
-    one = efficiency.matmul_s(shop.job.cluster.gpu, wide, batched * seq / plan.cp, seq, width)
-    products = 2.0 * one / (shop.hardware.matmul * shop.stack.matmul)
+    products = 2.0 * matmul_s(shop, batched * seq / plan.cp, seq, width, narrow=False)
     return products + passes, 2.0 * products + passes * FLASH_BACKWARD_PASSES / 2.0
 
 

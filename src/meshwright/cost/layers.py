@@ -116,7 +116,7 @@ def block_time(shop: Shop, block: Block) -> BlockTime:
     wait_forward = np.maximum(host_forward - forward, 0.0)
     wait_backward = np.maximum(host_forward * HOST_BACKWARD - backward - work.weight_s, 0.0)
     again = _recompute_s(shop, block, (attention_products, feed_forward, core, between))
-    again += np.where(_is_full(shop.job), tp_forward + cp_forward + ep_s + wait_forward, 0.0)
+    again = again + np.where(_is_full(shop.job), tp_forward + cp_forward + ep_s + wait_forward, 0.0)
     return BlockTime(
         forward_s=forward + wait_forward,
         backward_s=backward + wait_backward,
@@ -153,6 +153,7 @@ def _tp_group(shop: Shop) -> collectives.Group:
         1,
         scale_up=shop.hardware.scale_up * shop.stack.tp_rate,
         scale_out=shop.hardware.scale_out * shop.stack.tp_rate,
+        latency=shop.stack.network_latency,
     )
 
 
@@ -227,6 +228,7 @@ def _ep_exposed_s(shop: Shop, block: Block, feed_forward: Kernels) -> Any:
         plan.etp,
         scale_up=shop.hardware.scale_up * stack.ep_rate,
         scale_out=shop.hardware.scale_out * stack.ep_rate,
+        latency=shop.stack.network_latency,
     )
     tokens = shop.tokens / plan.tp
     narrow = np.where(np.asarray(plan.precision) >= Precision.FP8, 0.75, 1.0)

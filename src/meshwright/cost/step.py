@@ -58,18 +58,31 @@ class StepTime:
     dp_s: Any
     optimizer_s: Any
     fixed_s: Any
+    stall_s: Any
     straggler_s: Any
     slowest: Pass
     parts: dict[str, Any]
 
 
-def step_time(job: Job, calibration: Calibration, *, detail: bool = False) -> StepTime:
-    """Predicted step time of the job's plan or plans."""
-    return combine(job, layer_times(job, calibration), calibration, detail=detail)
+def step_time(
+    job: Job, calibration: Calibration, *, peak_bytes: Any = 0.0, detail: bool = False
+) -> StepTime:
+    """Predicted step time of the job's plan or plans.
+
+    `peak_bytes` is the predicted peak of allocated memory, for stacks whose allocator slows down
+    when the device is nearly full.
+    """
+    layers = layer_times(job, calibration)
+    return combine(job, layers, calibration, peak_bytes=peak_bytes, detail=detail)
 
 
 def combine(
-    job: Job, layers: LayerTimes, calibration: Calibration, *, detail: bool = False
+    job: Job,
+    layers: LayerTimes,
+    calibration: Calibration,
+    *,
+    peak_bytes: Any = 0.0,
+    detail: bool = False,
 ) -> StepTime:
     """Step time from the times of the blocks."""
     hardware = calibration.hardware_fit(job.cluster.gpu.generation)
@@ -87,7 +100,8 @@ def combine(
     dp = synchronisation.exposed_per_step_s(job, volume, passes, stack)
     trained = trained_share(job)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
-    busy = pipeline + dp * trained + optimizer + stack.step_s
+    stall = _stall_s(job, stack, peak_bytes) * micro
+    busy = pipeline + dp * trained + optimizer + stack.step_s + stall
     straggler = busy * stack.straggler * np.log2(max(job.cluster.num_nodes, 1))
     p2p = np.where(
         np.asarray(job.plan.pp) > 1, 2.0 * handover * chunks_per_rank(job.plan) * micro, 0
@@ -100,6 +114,7 @@ def combine(
         dp_s=dp * trained,
         optimizer_s=optimizer,
         fixed_s=stack.step_s,
+        stall_s=stall,
         straggler_s=straggler,
         slowest=slowest,
         parts=_parts(job, layers, on, slowest) if detail else {},
@@ -202,6 +217,18 @@ def _handover_s(job: Job, hardware: HardwareFit, stack: Stack) -> Any:
     exposed = np.where(plan.overlap_pp, 1.0 - stack.overlap_pp, 1.0)
     seconds = collectives.point_to_point_s(group, sent_bytes) * exposed + stack.host_p2p_s
     return np.where(np.asarray(plan.pp) > 1, seconds, 0.0)
+
+
+def _stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
+    """Seconds a micro-batch loses to a nearly full device, and to hand-overs on very many nodes.
+
+    The allocator's ramp is a tenth of the device wide; the hand-over's is a Hill curve in nodes.
+    """
+    full = np.asarray(peak_bytes) / job.cluster.gpu.memory_bytes - stack.thrash_share
+    thrash = stack.thrash_s * np.clip(full / 0.05 + 0.5, 0.0, 1.0)
+    nodes = job.cluster.num_nodes / stack.p2p_stall_nodes
+    crowd = stack.p2p_stall_s * nodes**4 / (1.0 + nodes**4)
+    return thrash + np.where(np.asarray(job.plan.pp) > 1, crowd, 0.0)
 
 
 def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stack: Stack) -> Any:

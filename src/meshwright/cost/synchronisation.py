@@ -37,18 +37,23 @@ class Sync:
 
 
 def sync(job: Job, parameters: RankParameters, *, hardware: HardwareFit, stack: Stack) -> Sync:
-    """Time to reduce a rank's gradients once, and to gather its parameters once."""
+    """Time to reduce a rank's gradients once, and to gather its parameters once.
+
+    Each bucket pays the collective's latency again.
+    """
     plan = job.plan
     shares = {
         "scale_up": hardware.scale_up * stack.dp_rate,
         "scale_out": hardware.scale_out * stack.dp_rate,
+        "latency": stack.network_latency,
     }
     shard = shard_group(plan)
     dense = collectives.place(job.cluster, shard, plan.tp, **shares)
     across = collectives.place(job.cluster, plan.dp_replicate, plan.tp * shard, **shares)
     sharded = np.asarray(plan.zero_stage) >= 1
     wire_bytes = parameters.dense * plan.reduce_bytes
-    scatter = collectives.all_gather_s(dense, wire_bytes)
+    again = np.maximum(wire_bytes / stack.bucket_bytes - 1.0, 0.0)
+    scatter = collectives.all_gather_s(dense, wire_bytes) + again * collectives.latency_s(dense)
     reduce_s = np.where(sharded, scatter, 2.0 * scatter)
     replicas = collectives.all_reduce_s(across, wire_bytes / np.where(sharded, shard, 1))
     reduce_s = reduce_s + np.where(plan.dp_replicate > 1, replicas, 0.0)

@@ -1,0 +1,146 @@
+"""From a model and a cluster to ranked plans: one sweep, then the explanation around it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.cost.calibration import default_calibration
+from meshwright.cost.predict import predict
+from meshwright.plan.job import Job, Workload
+from meshwright.plan.plan import Plan
+from meshwright.search.infeasible import minimum_gpus, misses, relaxations
+from meshwright.search.result import Candidate, Result, assumed, recompute, sharding
+from meshwright.search.sensitivity import swings
+from meshwright.search.space import Options, space
+from meshwright.search.sweep import sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.cost.calibration import Calibration
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.model.architecture import Model
+    from meshwright.search.sweep import Kept
+
+
+def plan_job(
+    model: Model,
+    cluster: Cluster,
+    workload: Workload,
+    *,
+    settings: Options | None = None,
+    top: int = 5,
+    objective: str = "throughput",
+    stack: str = "default",
+    memory_share: float = 1.0,
+    calibration: Calibration | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    sensitivity: bool = True,
+) -> Result:
+    """Search all plans for the cluster and return the best `top` distinct ones with reasons.
+
+    `objective` is "throughput", "memory" or "cost" (which also tries fewer nodes). `memory_share`
+    is the part of the device's memory that a plan's upper bound may fill. Raises MeshwrightError
+    for unknown plan fields; an infeasible search is a Result without rows.
+    """
+    started = time.process_time()
+    settings = settings or Options()
+    calibration = calibration or default_calibration()
+    job = Job(model=model, cluster=cluster, workload=workload, plan=settings.base, stack=stack)
+    limit = cluster.gpu.memory_bytes * memory_share
+    outcome = sweep(
+        job,
+        space(model, cluster, workload, settings),
+        limit_bytes=limit,
+        objective=objective,
+        calibration=calibration,
+        progress=progress,
+    )
+    rows = distinct_candidates(job, outcome.best, top, settings, calibration)
+    if objective == "cost":
+        rows = _cheapest(job, rows, settings=settings, top=top, calibration=calibration)
+    result = Result(
+        job=job,
+        rows=rows,
+        candidates=outcome.candidates,
+        costed=outcome.costed,
+        feasible=outcome.feasible,
+        rejected=dict(outcome.rejected.most_common()),
+        frontier=distinct_candidates(job, outcome.frontier, 8, settings, calibration),
+        misses=misses(job, outcome, settings, limit),
+        assumptions=assumed(job),
+        objective=objective,
+        limit_bytes=limit,
+    )
+    if not rows:
+        result = replace(
+            result,
+            relaxations=relaxations(job, settings, limit_bytes=limit, calibration=calibration),
+            minimum_gpus=minimum_gpus(job, settings, memory_share, calibration=calibration),
+        )
+    elif sensitivity and outcome.best is not None:
+        found = swings(job, outcome.best, settings, calibration)
+        result = replace(result, sensitivity=found)
+    return replace(result, seconds=time.process_time() - started)
+
+
+def plan_at(base: Plan, kept: Kept, index: int) -> Plan:
+    """Plan number `index` of a kept set, as scalars."""
+    return base.replace(**{name: column[index].item() for name, column in kept.fields.items()})
+
+
+def distinct_candidates(
+    job: Job, kept: Kept | None, top: int, settings: Options, calibration: Calibration
+) -> tuple[Candidate, ...]:
+    """The first `top` plans that differ in what the table shows, each fully predicted."""
+    if kept is None:
+        return ()
+    seen: set[Any] = set()
+    rows: list[Candidate] = []
+    for index in range(len(kept)):
+        plan = plan_at(settings.base, kept, index)
+        key = _shown(plan)
+        if key in seen:
+            continue
+        seen.add(key)
+        one = job.with_plan(plan)
+        rows.append(Candidate(job=one, prediction=predict(one, calibration)))
+        if len(rows) == top:
+            break
+    return tuple(rows)
+
+
+def _shown(plan: Plan) -> tuple[Any, ...]:
+    """What tells two plans apart in the table."""
+    degrees = (plan.tp, plan.pp, plan.cp, plan.ep, plan.etp, plan.dp)
+    pipeline = (plan.schedule, plan.vpp) if int(plan.pp) > 1 else ()
+    return (degrees, plan.micro_batch_size, pipeline, recompute(plan), sharding(plan))
+
+
+def _cheapest(
+    job: Job,
+    rows: tuple[Candidate, ...],
+    *,
+    settings: Options,
+    top: int,
+    calibration: Calibration,
+) -> tuple[Candidate, ...]:
+    """The same search on halves, quarters, ... of the cluster; fewest GPU-seconds per token first."""
+    found = list(rows)
+    nodes = job.cluster.num_nodes // 2
+    while nodes >= 1:
+        cluster = replace(job.cluster, num_gpus=nodes * job.cluster.gpus_per_node)
+        smaller = replace(job, cluster=cluster)
+        outcome = sweep(
+            smaller,
+            space(job.model, cluster, job.workload, settings),
+            limit_bytes=cluster.gpu.memory_bytes,
+            calibration=calibration,
+        )
+        if outcome.best is None:
+            break
+        found += distinct_candidates(smaller, outcome.best, top, settings, calibration)
+        nodes //= 2
+    return tuple(sorted(found, key=lambda c: -c.tokens_per_s_per_gpu)[:top])
