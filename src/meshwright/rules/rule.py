@@ -237,14 +237,16 @@ def finding(rule_: Rule, job: Job) -> Finding:
         message=rule_.describe(job) if rule_.describe else rule_.title,
         key=next(iter(fixes), ""),
         reason=rule_.summary,
-        hint="; ".join(f"{name} = {_either(values)}" for name, values in fixes.items() if values),
+        hint="; ".join(_wording(name, values) for name, values in fixes.items() if values),
     )
 
 
-def _either(values: tuple[Any, ...]) -> str:
-    """Legal values as words: "2", "2 or 4", "1, 2 or 4"."""
+def _wording(name: str, values: tuple[Any, ...]) -> str:
+    """One fix in words: "tp = 2", "tp = 1, 2 or 4"; "unset nccl_algo" where the value is None."""
+    if values == (None,):
+        return f"unset {name}"
     words = [str(v) for v in values]
-    return " or ".join(([", ".join(words[:-1])] if words[:-1] else []) + words[-1:])
+    return f"{name} = " + " or ".join([", ".join(words[:-1])][: len(words) - 1] + words[-1:])
 
 
 def mask(job: Job, rules: Iterable[Rule]) -> dict[str, Mask]:

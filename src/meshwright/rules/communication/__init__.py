@@ -1,1 +1,1 @@
-"""Communication: protocol, pattern, resources (COM)."""
+"""Communication parallelism: protocol, pattern, resources (COM)."""
