@@ -74,6 +74,15 @@ def group_bytes_per_s(cluster: Cluster, size: Any, stride: Any) -> Any:
     return rate
 
 
+def hop_bytes_per_s(cluster: Cluster, size: Any, stride: Any) -> Any:
+    """Bytes/s from one rank of a group to the next over the slowest link between them."""
+    rate: Any = cluster.links[0].bytes_per_s
+    for below, link in zip(cluster.links, cluster.links[1:], strict=False):
+        outer = np.minimum(link.bytes_per_s / link.oversubscription, rate)
+        rate = np.where(size * stride > below.domain, outer, rate)
+    return rate
+
+
 def data_parallel_bytes_per_s(job: Job) -> Any:
     """Bytes/s per GPU of the group that reduces dense gradients, dp*cp ranks."""
     plan = job.plan

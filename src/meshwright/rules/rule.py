@@ -36,7 +36,7 @@ Mask = Any  # one bool or a column of them, as BoolColumn; NumPy's operators are
 
 PACKAGE = "meshwright.rules"
 _CODE = re.compile(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
-_EXAMPLE = re.compile(r"^(Fails|Passes):\s*(.+)$", re.MULTILINE)
+_EXAMPLE = re.compile(r"^(Fails|Passes):\s*(plan\(.*?\))$", re.MULTILINE | re.DOTALL)
 _PLAN_FIELDS = tuple(f.name for f in fields(Plan))
 
 
@@ -91,8 +91,9 @@ class Rule:
         return " ".join(self.doc.split("\n\n")[0].split())
 
     def examples(self, kind: str) -> tuple[str, ...]:
-        """The examples of `kind` ("Fails" or "Passes") in the page, as written."""
-        return tuple(text.strip() for name, text in _EXAMPLE.findall(self.doc) if name == kind)
+        """The examples of `kind` ("Fails" or "Passes") in the page, each in one line."""
+        found = _EXAMPLE.findall(self.doc)
+        return tuple(" ".join(text.split()) for name, text in found if name == kind)
 
 
 def rule(
