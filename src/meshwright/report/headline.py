@@ -1,0 +1,70 @@
+"""The first lines of every answer: what was read, and what was assumed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.units import format_bytes, format_count, format_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from meshwright.hardware.cluster import Cluster, Link
+    from meshwright.model.architecture import Model
+    from meshwright.plan.job import Job, Workload
+
+
+def read_line(job: Job) -> str:
+    """Model with its parameters, cluster with its links, and what one step processes."""
+    return "; ".join([model_words(job.model), cluster_words(job.cluster), step_words(job.workload)])
+
+
+def assumed_line(assumptions: Iterable[str]) -> str:
+    """Everything that was not said and taken for granted, on one line."""
+    return "assuming " + ", ".join(assumptions)
+
+
+def model_words(model: Model) -> str:
+    """ "deepseek-v3, 671B parameters (37.6B active)"."""
+    from meshwright.model.count import parameters
+
+    count = parameters(model)
+    active = f" ({format_count(count.active)} active)" if model.is_moe else ""
+    return f"{model.name}, {format_count(count.total)} parameters{active}"
+
+
+def cluster_words(cluster: Cluster) -> str:
+    """ "64 x H100 (79.6 GiB), 8 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s"."""
+    nodes = f"{cluster.num_nodes} node{'s' if cluster.num_nodes > 1 else ''}"
+    gpu = f"{cluster.num_gpus:,} x {cluster.gpu.name} ({format_bytes(cluster.gpu.memory_bytes)})"
+    return ", ".join([gpu, nodes, *(_link_words(link) for link in cluster.links)])
+
+
+def _link_words(link: Link) -> str:
+    slower = f" {link.oversubscription:g}:1" if link.oversubscription > 1 else ""
+    return f"{link.kind} {format_rate(link.bytes_per_s)}{slower}"
+
+
+def step_words(workload: Workload) -> str:
+    """ "512 sequences of 8,192 tokens a step (4.19M)"."""
+    sequences, length = workload.global_batch_size, workload.seq_len
+    return f"{sequences:,} x {length:,} tokens a step ({format_count(sequences * length)})"
+
+
+def job_record(job: Job) -> dict[str, Any]:
+    """What was asked, for JSON."""
+    from meshwright.model.count import parameters
+
+    count = parameters(job.model)
+    return {
+        "model": job.model.name,
+        "parameters": count.total,
+        "active_parameters": count.active,
+        "cluster": job.cluster.name,
+        "gpu": job.cluster.gpu.name,
+        "num_gpus": job.cluster.num_gpus,
+        "gpus_per_node": job.cluster.gpus_per_node,
+        "seq_len": job.workload.seq_len,
+        "global_batch_size": job.workload.global_batch_size,
+        "stack": job.stack,
+    }

@@ -1,0 +1,187 @@
+"""The answer of `meshwright plan` as a page, and as a record for JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.table import Column, Row, Table
+from meshwright.base.units import GIB, format_duration, format_number
+from meshwright.plan.words import plan_words
+from meshwright.report.headline import assumed_line, job_record, read_line
+from meshwright.search.result import describe, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.report.page import Block
+    from meshwright.search.result import Candidate, Miss, Relaxation, Result, Swing
+
+_SHOWN_RULES = 8
+_COLUMNS = (
+    Column(key="number", title="", align="right"),
+    Column(key="mesh", title="mesh"),
+    Column(key="micro_batch_size", title="mbs", align="right"),
+    Column(key="schedule", title="schedule"),
+    Column(key="recompute", title="recompute"),
+    Column(key="sharding", title="sharding"),
+    Column(key="peak_gib", title="peak GiB", align="right"),
+    Column(key="upper_gib", title="at most", align="right"),
+    Column(key="step_s", title="step s", align="right"),
+    Column(key="tokens_per_s_per_gpu", title="tok/s/GPU", align="right"),
+    Column(key="mfu", title="MFU %", align="right"),
+    Column(key="days_per_trillion_tokens", title="days/Ttok", align="right"),
+    Column(key="dollars_per_trillion_tokens", title="$/Ttok", align="right"),
+    Column(key="limited_by", title="limited by"),
+)
+
+
+def result_page(result: Result, *, written: str = "") -> list[Block]:
+    """Everything that `plan` prints; `written` is the file that keeps the best plan, if any."""
+    page: list[Block] = [
+        read_line(result.job),
+        assumed_line((*result.assumptions, *result.job.model.assumptions)),
+        "",
+    ]
+    page += _found(result) if result.rows else _nothing(result)
+    page += [census_line(result)]
+    page += [miss_line(miss) for miss in result.misses[:1] if result.rows]
+    page += [swing_line(swing) for swing in result.sensitivity]
+    page += [f"note: {note}" for note in result.notes]
+    return [*page, next_line(result, written)]
+
+
+def candidate_table(rows: tuple[Candidate, ...]) -> Table:
+    """The best plans, one a row, the first marked."""
+    cells = [_cells(number, summary(row)) for number, row in enumerate(rows, start=1)]
+    table_rows = tuple(Row(cells=c, chosen=c["number"] == "1") for c in cells)
+    used = [c for c in _COLUMNS if any(row.cells[c.key] for row in table_rows)]
+    return Table(columns=tuple(used), rows=table_rows)
+
+
+def census_line(result: Result) -> str:
+    """How many candidates each rule refused: "rejected 1,812 of 1,960: MEM 1,203, BAT002 377"."""
+    refused = sorted(result.rejected.items(), key=lambda item: (-item[1], item[0]))
+    words = [f"{name} {count:,}" for name, count in refused[:_SHOWN_RULES] if count]
+    if len(refused) > _SHOWN_RULES:
+        words.append(f"{len(refused) - _SHOWN_RULES} more rules")
+    total = sum(result.rejected.values())
+    return f"rejected {total:,} of {result.candidates:,} plans: {', '.join(words) or 'none'}"
+
+
+def miss_line(miss: Miss) -> str:
+    """The plan that came closest to fitting, by how much it fails, and what would admit it."""
+    over = f"{miss.over_bytes / GIB:.1f} GiB over"
+    return f"closest miss: {describe(miss.job.plan)}, {over}; {miss.remedy}"
+
+
+def swing_line(swing: Swing) -> str:
+    """An assumption that would change the winner."""
+    change = f"{swing.assumption} at {swing.factor:g} times"
+    cost = f"the first plan would be {100 * swing.regret:.1f}% slower"
+    return f"sensitive to {change}: then {describe(swing.winner)} wins, {cost}"
+
+
+def next_line(result: Result, written: str) -> str:
+    """The command to type next."""
+    if not result.rows:
+        codes = [name for name in result.rejected if name.isupper()]
+        return f"next: meshwright explain {codes[0]}" if codes else "next: add nodes with --nodes"
+    if written:
+        return f"next: meshwright explain {written} memory"
+    return "next: add --write plan.toml to keep the best plan, then meshwright predict plan.toml"
+
+
+def result_record(result: Result) -> dict[str, Any]:
+    """The whole result for JSON, units in the key names."""
+    return {
+        "job": job_record(result.job),
+        "objective": result.objective,
+        "assumptions": list(result.assumptions),
+        "plans": [_candidate_record(row) for row in result.rows],
+        "frontier": [_candidate_record(row) for row in result.frontier],
+        "candidates": result.candidates,
+        "costed": result.costed,
+        "feasible": result.feasible,
+        "rejected": dict(result.rejected),
+        "misses": [_miss_record(miss) for miss in result.misses],
+        "relaxations": [
+            {"constraint": r.constraint, "admits": r.admits} for r in result.relaxations
+        ],
+        "minimum_gpus": result.minimum_gpus,
+        "sensitivity": [
+            {"assumption": s.assumption, "factor": s.factor, "winner": describe(s.winner)}
+            for s in result.sensitivity
+        ],
+        "limit_bytes": result.limit_bytes,
+        "search_cpu_s": result.seconds,
+        "notes": list(result.notes),
+    }
+
+
+def _found(result: Result) -> list[Block]:
+    best = result.rows[0].prediction
+    interval = f"{format_number(best.low_s)} to {format_number(best.high_s)} s"
+    lines: list[Block] = [
+        candidate_table(result.rows),
+        "",
+        f"best: {interval} a step with 90% confidence; "
+        f"GPU memory {format_number(result.limit_bytes / GIB)} GiB; MFU: {best.mfu_convention}",
+    ]
+    tokens = result.job.workload.train_tokens
+    if tokens is not None:
+        days = result.rows[0].days_per_trillion_tokens * tokens / 1e12
+        lines.append(f"the whole run of {tokens:.3g} tokens: {format_duration(days * 86400)}")
+    return lines
+
+
+def _nothing(result: Result) -> list[Block]:
+    """What stands in the way, when no plan is left."""
+    lines: list[Block] = ["no plan fits"]
+    lines += [_relaxation_line(relaxation) for relaxation in result.relaxations]
+    lines += [f"  nearest: {miss_line(miss).split(': ', 1)[1]}" for miss in result.misses]
+    if result.minimum_gpus is not None:
+        lines.append(f"  {result.minimum_gpus:,} GPUs of this kind would do")
+    return [*lines, ""]
+
+
+def _relaxation_line(relaxation: Relaxation) -> str:
+    example = f", such as {describe(relaxation.example)}" if relaxation.example else ""
+    return f"  without the {relaxation.constraint}: {relaxation.admits:,} plans fit{example}"
+
+
+def _cells(number: int, record: Mapping[str, Any]) -> dict[str, str]:
+    """One row of the table as text."""
+    dollars = record["dollars_per_trillion_tokens"]
+    return {
+        "number": str(number),
+        "mesh": record["mesh"],
+        "micro_batch_size": str(record["micro_batch_size"]),
+        "schedule": record["schedule"],
+        "recompute": record["recompute"],
+        "sharding": record["sharding"],
+        "peak_gib": f"{record['peak_gib']:.1f}",
+        "upper_gib": f"{record['upper_gib']:.1f}",
+        "step_s": format_number(record["step_s"]),
+        "tokens_per_s_per_gpu": format_number(record["tokens_per_s_per_gpu"]),
+        "mfu": f"{100 * record['mfu']:.1f}",
+        "days_per_trillion_tokens": format_number(record["days_per_trillion_tokens"]),
+        "dollars_per_trillion_tokens": "" if dollars is None else format_number(dollars),
+        "limited_by": str(record["limited_by"]),
+    }
+
+
+def _candidate_record(candidate: Candidate) -> dict[str, Any]:
+    return summary(candidate) | {
+        "num_gpus": candidate.job.cluster.num_gpus,
+        "plan": plan_words(candidate.plan, every=True),
+    }
+
+
+def _miss_record(miss: Miss) -> dict[str, Any]:
+    return {
+        "plan": plan_words(miss.job.plan),
+        "upper_gib": miss.upper_bytes / GIB,
+        "over_gib": miss.over_bytes / GIB,
+        "step_s": miss.step_time_s,
+        "remedy": miss.remedy,
+    }
