@@ -49,6 +49,8 @@ class Rule:
     the same answer. `scope` is "all" or the frameworks and versions that demand it, as in
     "megatron-core>=0.16; torchtitan". `confidence` is "run" (seen to happen), "read" (in the
     source), "doc", "paper", "arithmetic" or "heuristic".
+    `predictive` marks a rule that weighs a full prediction of memory or time: a search, which
+    predicts anyway, does not apply it.
     """
 
     code: str
@@ -59,6 +61,7 @@ class Rule:
     reads: tuple[str, ...]
     scope: str
     confidence: str
+    predictive: bool = False
     condition: Callable[[Job], Mask]
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
@@ -106,6 +109,7 @@ def rule(
     reads: tuple[str, ...] = (),
     scope: str = "all",
     confidence: str = "arithmetic",
+    predictive: bool = False,
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
     if not _CODE.fullmatch(code):
@@ -123,6 +127,7 @@ def rule(
             reads=reads,
             scope=scope,
             confidence=confidence,
+            predictive=predictive,
             condition=condition,
         )
 
@@ -164,7 +169,8 @@ def find_rule(code: str) -> Rule | None:
 @cache
 def pruning_rules() -> tuple[Rule, ...]:
     """General error rules that depend on the plan, cheapest first: what a search applies."""
-    errors = (r for r in all_rules() if r.is_general and r.severity is Severity.ERROR)
+    general = (r for r in all_rules() if r.is_general and not r.predictive)
+    errors = (r for r in general if r.severity is Severity.ERROR)
     return tuple(sorted(errors, key=lambda r: (len(r.reads), r.code)))
 
 

@@ -31,7 +31,7 @@ _MOE_GUIDE = "Megatron-LM megatron/core/transformer/moe/README.md best practices
     confidence="paper",
 )
 def routing_is_balanced(job: Job) -> Mask:
-    """Without a balancing loss or a bias update routing collapses; the fullest expert sets the pace.
+    """Without a balancing loss or a bias update routing collapses onto few experts.
 
     Judged where the mechanism is stated.
 
