@@ -60,12 +60,12 @@ class Shape:
     num_microbatches: Column
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Times:
     """Seconds per micro-batch over all chunks of a rank: the slowest rank's, and summed over ranks.
 
     `backward_s` is the input gradient, `weight_s` the weight gradient; a schedule that does not
-    split them adds them up.
+    split them adds them up. `ranks_after` counts the ranks behind the slowest one.
     """
 
     forward_s: Column
@@ -74,6 +74,7 @@ class Times:
     total_forward_s: Column
     total_backward_s: Column
     total_weight_s: Column
+    ranks_after: Column = 0
 
     @property
     def slowest_s(self) -> Column:
@@ -112,6 +113,7 @@ class Definition:
     `transfers(shape, overlapped)` is how many point-to-point times lie on the critical path.
     `saved(shape, stage)` is the peak of activations held by pipeline rank `stage`, in micro-batches
     (1 = what one micro-batch leaves on the rank in all its chunks together).
+    `exact(shape)` is True where the time is exact for even stages and free transfers.
     `chunks` fixes the number of chunks per rank; 0 leaves it to the plan's vpp.
     """
 
@@ -127,6 +129,7 @@ class Definition:
     ramp_s: Callable[[Shape, Times], Column]
     transfers: Callable[[Shape, Column], Column]
     saved: Callable[[Shape, Column], Column]
+    exact: Callable[[Shape], Column]
     chunks: int = 0
     splits_backward: bool = False
     placement: Placement = Placement.LOOPED

@@ -50,6 +50,11 @@ def saved(shape: Shape, stage: Column) -> Column:
     return minimum(filling, 2 * shape.pp + 1) / 2
 
 
+def exact(shape: Shape) -> Column:
+    """Every phase is there."""
+    return shape.num_microbatches >= 2 * shape.pp
+
+
 DEFINITION = Definition(
     name="dualpipe-v",
     schedule=Schedule.DUALPIPE_V,
@@ -62,6 +67,7 @@ DEFINITION = Definition(
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
     chunks=2,
     splits_backward=True,
     placement=Placement.V,

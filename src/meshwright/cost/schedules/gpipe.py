@@ -47,6 +47,11 @@ def saved(shape: Shape, stage: Column) -> Column:
     return shape.num_microbatches + 0.0 * stage
 
 
+def exact(shape: Shape) -> Column:
+    """Always."""
+    return shape.num_microbatches >= 1
+
+
 DEFINITION = Definition(
     name="gpipe",
     schedule=Schedule.GPIPE,
@@ -59,4 +64,5 @@ DEFINITION = Definition(
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
 )

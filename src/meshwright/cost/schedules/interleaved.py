@@ -85,6 +85,11 @@ def saved(shape: Shape, stage: Column) -> Column:
     return (np.minimum(first, full) + chunk * rest + np.minimum(place, rest)) / shape.vpp
 
 
+def exact(shape: Shape) -> Column:
+    """Full groups only."""
+    return shape.num_microbatches % shape.pp == 0
+
+
 DEFINITION = Definition(
     name="interleaved",
     schedule=Schedule.ONE_F_ONE_B,
@@ -98,4 +103,5 @@ DEFINITION = Definition(
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
 )

@@ -34,9 +34,17 @@ def _rank_operations(warmup: int, num_microbatches: int) -> list[Operation]:
 
 
 def ramp_s(shape: Shape, times: Times) -> Column:
-    """One micro-batch through the other ranks, there and back."""
-    del shape
-    return times.others_s
+    """One micro-batch through the other ranks, there and back.
+
+    A slowest rank that is not the last has warm-up and last passes to run while the ranks behind it
+    do theirs, which shortens both its waits; the other ranks are taken as equal.
+    """
+    if np.ndim(times.ranks_after) == 0 and times.ranks_after == 0:
+        return times.others_s
+    other_s = times.others_s / np.maximum(shape.pp - 1, 1)
+    backward_s = times.backward_s + times.weight_s
+    waits_s = np.maximum(other_s - times.forward_s, 0) + np.maximum(other_s - backward_s, 0)
+    return times.others_s + times.ranks_after * (waits_s - other_s)
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
@@ -57,6 +65,11 @@ def saved(shape: Shape, stage: Column) -> Column:
     return minimum(shape.num_microbatches, shape.pp - stage)
 
 
+def exact(shape: Shape) -> Column:
+    """Always."""
+    return shape.num_microbatches >= 1
+
+
 DEFINITION = Definition(
     name="1f1b",
     schedule=Schedule.ONE_F_ONE_B,
@@ -64,9 +77,10 @@ DEFINITION = Definition(
     bubble="(pp-1)(f+b+w)",
     memory="pp - rank micro-batches",
     constraints="vpp = 1; any M (torch refuses M < pp)",
-    exactness="even stages, or the last rank is the slowest; free transfers",
+    exactness="even stages, or the last rank far the slowest; free transfers",
     operations=operations,
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
 )

@@ -90,6 +90,11 @@ def saved(shape: Shape, stage: Column) -> Column:
     return minimum(2 * shape.num_microbatches, np.minimum(filling, full)) / 2
 
 
+def exact(shape: Shape) -> Column:
+    """Never, but without a pipeline."""
+    return shape.pp == 1
+
+
 DEFINITION = Definition(
     name="v-half",
     schedule=Schedule.V_HALF,
@@ -102,6 +107,7 @@ DEFINITION = Definition(
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
     chunks=2,
     splits_backward=True,
     placement=Placement.V,

@@ -71,6 +71,11 @@ def transfers(shape: Shape, overlapped: Column) -> Column:
     return np.where(overlapped, 5 * between, blocking)
 
 
+def exact(shape: Shape) -> Column:
+    """Enough weight gradients to fill the wait."""
+    return shape.num_microbatches >= 2 * shape.pp
+
+
 DEFINITION = Definition(
     name="zb-v",
     schedule=Schedule.ZB_V,
@@ -83,6 +88,7 @@ DEFINITION = Definition(
     ramp_s=ramp_s,
     transfers=transfers,
     saved=saved,
+    exact=exact,
     chunks=2,
     splits_backward=True,
     placement=Placement.V,
