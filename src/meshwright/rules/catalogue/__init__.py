@@ -1,0 +1,44 @@
+"""What is known to constrain parallel plans, and how far meshwright checks it.
+
+One CSV file a class of rules: code, title, status, reason. The status is
+
+- "general": holds for any stack, and is implemented; the reason names the rule where its code
+  differs,
+- "framework": demanded by the framework named in the reason alone,
+- "needs": general, but waits for what the reason names,
+- "own": a rule of meshwright that is in no framework.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One constraint; `rule` is the code of the rule that holds it, "" where none does."""
+
+    code: str
+    title: str
+    status: str
+    reason: str
+
+    @property
+    def rule(self) -> str:
+        """The rule that implements the entry."""
+        if self.status not in ("general", "own"):
+            return ""
+        other = re.match(r"by ([A-Z]{3}\d{3})\b", self.reason)
+        return other[1] if other else self.code
+
+
+@cache
+def catalogue() -> tuple[Entry, ...]:
+    """All entries, by code."""
+    tables = (f for f in files(__name__).iterdir() if f.name.endswith(".csv"))
+    rows = [row for t in tables for row in csv.DictReader(t.read_text("utf-8").splitlines())]
+    return tuple(Entry(**row) for row in sorted(rows, key=lambda row: row["code"]))
