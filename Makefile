@@ -1,0 +1,15 @@
+.PHONY: help demo test check format docs clean
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+demo: ## fresh environment in .venv-demo, install, plan a real model, show its figures
+	@bash scripts/demo.sh
+test: ## run the tests in .venv, made when missing
+	@bash scripts/test.sh
+check: ## everything that must hold: format, lint, types, imports, documentation, tests
+	@bash scripts/check.sh
+format: ## format the sources and mend what the linter can
+	@bash scripts/venv.sh .venv test,dev && .venv/bin/ruff format . && .venv/bin/ruff check --fix .
+docs: ## write docs/reference from the code
+	@bash scripts/venv.sh .venv test,dev && .venv/bin/python scripts/generate_docs.py
+clean: ## remove environments and caches
+	@rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
