@@ -234,21 +234,29 @@ def _by_group(
 
 
 def matmul_parameters_per_token(model: Model, *, mtp: bool = True) -> int:
-    """Weights in matrix products that one token passes, the head once and no input embedding."""
+    """Weights in matrix products that one token passes, the head once and no input embedding.
+
+    Each MTP layer passes the head again.
+    """
     runs = (*model.runs, *(model.mtp if mtp else ()))
-    per_block = {
-        run.block: sum(_passed(m, run.block) for m in block_matmuls(run.block, model.hidden_size))
-        for run in runs
-    }
-    ends = end_parameters(model, mtp=mtp)
-    heads = 1 + (sum(run.count for run in model.mtp) if mtp else 0)
-    head = heads * model.vocab_size * (model.embedding_size or model.hidden_size)
-    blocks = sum(per_block[run.block] * run.count for run in runs)
-    return blocks + head + ends.mtp_projection + ends.head_projection + ends.embedding_projection
+    blocks = sum(run.count * passed_weights(run.block, model.hidden_size) for run in runs)
+    mtp_layers = sum(run.count for run in model.mtp) if mtp else 0
+    heads = (1 + mtp_layers) * head_weights(model)
+    return blocks + heads + mtp_layers * 2 * model.hidden_size**2
 
 
-def _passed(matmul: Matmul, block: Block) -> int:
-    """Weights of a matrix that one token is multiplied with: top_k copies of an expert's."""
+def passed_weights(block: Block, hidden_size: int) -> int:
+    """Weights of a block that one token is multiplied with: top_k of the routed experts."""
     ff = block.feed_forward
-    copies = ff.top_k if matmul.group == "expert" and isinstance(ff, Experts) else 1
-    return matmul.in_features * matmul.out_features * copies
+    top_k = ff.top_k if isinstance(ff, Experts) else 1
+    return sum(
+        m.in_features * m.out_features * (top_k if m.group == "expert" else 1)
+        for m in block_matmuls(block, hidden_size)
+    )
+
+
+def head_weights(model: Model) -> int:
+    """Weights of the projection to the vocabulary, with what widens or narrows its input."""
+    width = model.embedding_size or model.hidden_size
+    projection = width * model.hidden_size if width != model.hidden_size else 0
+    return model.vocab_size * width + projection
