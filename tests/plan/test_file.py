@@ -184,7 +184,7 @@ def test_every_mistake_is_reported_at_once_with_its_line():
         ('"4Mtok"', '"-4Mtok"', "workload.global_batch", "tokens"),
         ('"15T"', "nan", "workload.train_tokens", "tokens"),
         ('"15T"', "0", "workload.train_tokens", "positive"),
-        ("nodes = 8", "nodes = 0", "cluster.gpu", "0 nodes"),
+        ("nodes = 8", "nodes = 0", "cluster.nodes", "from 1"),
         ("nodes = 8", 'fabirc = "x"', "cluster.fabirc", "no key"),
         ("[workload]", "[wrokload]", "wrokload", "no key"),
         ('["core-attention", "mlp"]', '["mpl"]', "plan.recompute_modules", "choices"),

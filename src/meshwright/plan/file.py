@@ -6,7 +6,7 @@
     name = "llama-3.1-70b"       # or path = "config.json", or the keys of a config.json
 
     [cluster]
-    gpu = "H100:8"               # or path = "cluster.toml", or [cluster.gpu] and [[cluster.links]]
+    gpu = "H100:8"               # the keys of a cluster.toml, or path = "cluster.toml"
     nodes = 8
     fabric = "ib-ndr-400"        # may be left out, as may node and price_per_gpu_hour
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.decode import REFUSED, Decoder
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
     from meshwright.base.locate import Key
 
-PRICED_HERE = "given with the plan"
+PRICED_HERE = "given in the cluster file"  # price_source of a price that the user states
 _MODEL, _CLUSTER, _WORKLOAD, _PLAN = ("model",), ("cluster",), ("workload",), ("plan",)
-_CLUSTER_BY_NAME = ("gpu", "nodes", "fabric", "node", "price_per_gpu_hour")
 WORKLOAD_KEYS = (
     "seq_len",
     "global_batch",
@@ -83,34 +81,17 @@ def _named_model(decoder: Decoder, folder: Path) -> Any:
 
 
 def read_cluster(decoder: Decoder, folder: Path) -> Any:
-    """The `Cluster` of [cluster]: by GPU name, by path, or written out; or REFUSED."""
+    """The `Cluster` of [cluster]: as a cluster file has it, by path, or in full; or REFUSED."""
     table = decoder.table(_CLUSTER)
     if not table:
         return REFUSED
-    if isinstance(table.get("gpu"), dict):
+    if "num_gpus" in table:
         return _checked_record(decoder, Cluster, _CLUSTER)
     if "path" in table:
         return _cluster_file(decoder, folder)
-    return _named_cluster(decoder)
+    from meshwright.hardware.table import cluster_from_table
 
-
-def _named_cluster(decoder: Decoder) -> Any:
-    before = len(decoder.findings)
-    decoder.unknown_keys(_CLUSTER, _CLUSTER_BY_NAME)
-    hints = {"gpu": str, "nodes": int, "fabric": str, "node": str, "price_per_gpu_hour": float}
-    values = decoder.entries(hints, _CLUSTER)
-    if "gpu" not in values:
-        decoder.missing((*_CLUSTER, "gpu"), hint='name it with its count, as gpu = "H100:8"')
-    if len(decoder.findings) > before:
-        return REFUSED
-    from meshwright.hardware.catalogue import cluster
-
-    price = values.pop("price_per_gpu_hour", None)
-    gpu, nodes = values.pop("gpu"), values.pop("nodes", 1)
-    built = _noted(decoder, (*_CLUSTER, "gpu"), lambda: cluster(gpu, nodes=nodes, **values))
-    if price is None or built is REFUSED:
-        return built
-    return replace(built, price_per_gpu_hour=price, price_source=PRICED_HERE)
+    return _noted(decoder, _CLUSTER, lambda: cluster_from_table(table))
 
 
 def _cluster_file(decoder: Decoder, folder: Path) -> Any:
