@@ -20,7 +20,7 @@ _NOT_BETWEEN_NODES = re.compile(
     r"storage|management|in-node(?!.*per)|for NS|nvlink|nvswitch|xgmi", re.IGNORECASE
 )
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:Gb(?:/s|ps|/sec|E|it/s)?)(?![A-Za-z])", re.IGNORECASE)
-_GIGABYTES = re.compile(r"\d\s*GB", re.ASCII)
+_GIGABYTES = re.compile(r"\d\s*GB")
 _COUNT = re.compile(r"(\d+)\s*x\s*")
 _FABRICS = (
     (r"\befa\b", "efa-3200"),
@@ -77,10 +77,9 @@ def _from_catalogue(name: str, *, count: int, world: int, fabric: str | None) ->
 
 def _fabric(row: Row) -> str | None:
     """The catalogue's fabric of the kind that the row names, for its latency."""
-    for pattern, name in _FABRICS:
-        if row.says("interconnect", pattern):
-            return name
-    return None
+    text = ";".join(_between_nodes(row.text("interconnect")))
+    found = (name for pattern, name in _FABRICS if re.search(pattern, text, re.IGNORECASE))
+    return next(found, None)
 
 
 def _with_rate(link: Link, per_gpu: float | None, built: Cluster) -> Link:
@@ -97,13 +96,22 @@ def scale_out_bytes_per_s(text: str, *, gpus_per_node: int) -> float | None:
     `Compute: 8x ConnectX-7 IB NDR 400Gb/s`; links inside the node, storage and management networks
     are passed over, and the fastest of the rest counts.
     """
-    segments = [s for s in _SEGMENT.split(text) if not _NOT_BETWEEN_NODES.search(s)]
-    rates = [r for s in segments if (r := _segment_rate(s, gpus_per_node)) is not None]
-    return max(rates, default=None)
+    rates = [_segment_rate(segment, gpus_per_node) for segment in _between_nodes(text)]
+    return max((rate for rate in rates if rate is not None), default=None)
+
+
+def _between_nodes(text: str) -> list[str]:
+    """The stretches of text that are about the network between nodes."""
+    return [s for s in _SEGMENT.split(text) if not _NOT_BETWEEN_NODES.search(s)]
 
 
 def _segment_rate(segment: str, gpus_per_node: int) -> float | None:
-    """Bytes per second and GPU of one stretch of text, None without a rate in bits."""
+    """Bytes per second and GPU of one stretch of text, None without a rate in bits.
+
+    A rate written as Ethernet's beside InfiniBand is that of another network.
+    """
+    if re.search(r"GbE.*infiniband|infiniband.*GbE", segment, re.IGNORECASE):
+        return None
     rates = [float(r) for r in _RATE.findall(_GIGABYTES.sub("", segment))]
     if not rates:
         return None

@@ -21,8 +21,8 @@ VOCAB_MULTIPLE = 128  # Megatron's --make-vocab-size-divisible-by
 class Traits:
     """What a family's name says beyond the dimensions (public configurations).
 
-    `biases` puts one on every projection and norm. `window` is the sliding window of every `window_every`-th layer (1 = all), the rest being full;
-    with `full_every` n, one layer in n is full instead.
+    `biases` puts one on every projection and norm. Layers have the sliding `window`, or the chunk
+    of that size, except one in `full_every`, which sees everything.
     """
 
     pattern: str

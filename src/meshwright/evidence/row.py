@@ -174,6 +174,18 @@ class Run:
     measured: Measurement
 
     @property
+    def step_time_s(self) -> float | None:
+        """Measured seconds a step: reported, else from tokens per second; None without either."""
+        if self.measured.step_time_s is not None:
+            return self.measured.step_time_s
+        rate = self.measured.tokens_per_s_gpu
+        factors = [whole_number(self.row.text(c)) for c in ("global_batch", "seq_len", "num_gpus")]
+        batch, seq_len, gpus = factors
+        if not (rate and batch and seq_len and gpus):
+            return None
+        return batch * seq_len / (rate * gpus)
+
+    @property
     def is_judged(self) -> bool:
         """True for rows that are complete and pass their own arithmetic."""
         return self.completeness == "full" and self.check == "ok"
