@@ -19,9 +19,9 @@ TABLE_ROOM = 1 << 20  # codes up to this are found through a table, above it by 
 def distinct(*columns: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows that differ, and for every row the place of its equal among them.
 
-    Columns of non-negative integers or booleans, broadcast against each other. Returns `first`
-    (positions of one representative of each distinct row) and `inverse` with
-    `column[first][inverse] == column` for every column; both one-dimensional.
+    Columns of non-negative integers or booleans, broadcast against each other to one shape. Returns
+    `first` (positions of one representative of each distinct row, counted over that shape) and
+    `inverse`, of that shape, with `pick(column, first, shape)[inverse] == column` for every column.
     """
     codes = _codes([np.asarray(c) for c in columns])
     if codes.size == 0:
@@ -29,15 +29,25 @@ def distinct(*columns: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return empty, empty
     if int(codes.max()) >= TABLE_ROOM:
         _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-        return first, inverse
+        return first, inverse.reshape(codes.shape)
     place = np.zeros(int(codes.max()) + 1, dtype=np.int64)
-    place[codes] = np.arange(codes.size)
+    place[codes.ravel()] = np.arange(codes.size)
     present = np.zeros(place.size, dtype=bool)
     present[codes] = True
     values = np.flatnonzero(present)
     first = place[values]
     place[values] = np.arange(values.size)
     return first, place[codes]
+
+
+def pick(column: Any, positions: NDArray[np.int64], shape: tuple[int, ...]) -> Any:
+    """Values of a column at positions of the shape it broadcasts to, without broadcasting it."""
+    column = np.asarray(column)
+    if column.ndim == 0:
+        return column
+    places = np.unravel_index(positions, shape)[len(shape) - column.ndim :]
+    ends = zip(places, column.shape, strict=True)
+    return column[tuple(np.minimum(place, size - 1) for place, size in ends)]
 
 
 def _codes(columns: list[NDArray[Any]]) -> NDArray[np.int64]:

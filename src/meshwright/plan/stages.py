@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.plan.distinct import distinct
+from meshwright.plan.distinct import distinct, pick
 from meshwright.plan.plan import Schedule
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def stage_layers(job: Job, stage: Any) -> StageLayers:
     keys = _keys(plan, stage)
     first, inverse = distinct(*keys.values())
     shape = np.broadcast_shapes(*(np.shape(k) for k in keys.values()))
-    few = {name: np.broadcast_to(k, shape)[first] for name, k in keys.items()}
+    few = {name: pick(k, first, shape) for name, k in keys.items()}
     rank = few.pop("stage")
     return _stage_layers(job.model, plan.replace(**few), rank).take(inverse)
 

@@ -1,0 +1,216 @@
+"""Memory, time and money of a job: columns for a search, a tree of terms for one plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.cost.calibration import default_calibration
+from meshwright.cost.memory import memory, memory_stack
+from meshwright.cost.step import PARTS, step_time
+from meshwright.cost.terms import TIME, Term
+from meshwright.hardware import efficiency
+from meshwright.model.flops import flops_per_token
+from meshwright.plan.job import num_microbatches
+from meshwright.plan.plan import PEAK_NAME, Precision, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.cost.calibration import Calibration
+    from meshwright.cost.memory import Memory
+    from meshwright.cost.step import StepTime
+    from meshwright.plan.job import Job
+
+NINETY_PERCENT = 1.645  # half-width of a 90% normal interval in standard deviations
+MFU_CONVENTION = "model_causal"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Costs of a column of plans: seconds a step, peak and required bytes on the fullest rank.
+
+    `upper_bytes` is what a device must have for the plan to fit: the upper bound of the allocated
+    peak, with context and communication buffers.
+    """
+
+    step_s: Any
+    peak_bytes: Any
+    upper_bytes: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """What one plan costs.
+
+    `low_s` and `high_s` bound the step time with 90% confidence. `peak_bytes` is the allocated
+    peak of the fullest rank, `upper_bytes` its upper bound, `required_bytes` the memory a device
+    needs for it. `mfu` uses the convention named beside it. `terms` holds every part by its dotted
+    name; `limited_by` names the largest loss.
+    """
+
+    step_time_s: float
+    low_s: float
+    high_s: float
+    peak_bytes: float
+    upper_bytes: float
+    required_bytes: float
+    host_bytes: float
+    fullest_stage: int
+    mfu: float
+    mfu_convention: str
+    limited_by: str
+    terms: Mapping[str, Term]
+
+
+def evaluate(job: Job, calibration: Calibration | None = None) -> Evaluation:
+    """Step time and memory of the job's plans, broadcast over their columns."""
+    calibration = calibration or default_calibration()
+    used = memory(job, memory_stack(job.stack))
+    time = step_time(job, calibration, peak_bytes=used.peak_bytes)
+    return Evaluation(
+        step_s=time.step_s, peak_bytes=used.peak_bytes, upper_bytes=used.required_bytes
+    )
+
+
+def predict(job: Job, calibration: Calibration | None = None) -> Prediction:
+    """The full prediction of one plan (scalars)."""
+    calibration = calibration or default_calibration()
+    used = memory(job, memory_stack(job.stack))
+    time = step_time(job, calibration, peak_bytes=used.peak_bytes, detail=True)
+    step = float(time.step_s)
+    width = float(np.exp(NINETY_PERCENT * sigma(job, calibration)))
+    parts = time_terms(job, time)
+    return Prediction(
+        step_time_s=step,
+        low_s=step / width,
+        high_s=step * width,
+        peak_bytes=float(used.peak_bytes),
+        upper_bytes=float(used.upper_bytes),
+        required_bytes=float(used.required_bytes),
+        host_bytes=float(used.host_bytes),
+        fullest_stage=int(used.stage),
+        mfu=model_flops_utilization(job, step),
+        mfu_convention=MFU_CONVENTION,
+        limited_by=_limit(parts, step),
+        terms={**parts, **_memory_terms(job, used)},
+    )
+
+
+def _memory_terms(job: Job, used: Memory) -> dict[str, Term]:
+    """Memory's terms by name, the whole first."""
+    whole = Term(value=float(used.peak_bytes), unit="bytes", evidence="exact")
+    parts = {n: Term(value=float(v), unit="bytes") for n, v in used.terms.items()}
+    return {"memory": whole, **parts}
+
+
+def sigma(job: Job, calibration: Calibration) -> float:
+    """Standard deviation of log(measured/predicted) on this stack and hardware."""
+    stack = calibration.stack(job.stack)
+    hardware = calibration.hardware_fit(job.cluster.gpu.generation)
+    return float(max(stack.sigma, hardware.sigma))
+
+
+def model_flops_utilization(job: Job, step_s: float, convention: str = MFU_CONVENTION) -> float:
+    """Model FLOPs over what the GPUs could do in the step at the precision's dense peak."""
+    work, gpu = job.workload, job.cluster.gpu
+    tokens = work.global_batch_size * work.seq_len
+    name = PEAK_NAME[Precision(int(job.plan.precision))]
+    peak = gpu.peak_flops.get(name) or max(gpu.peak_flops.values())
+    flops = float(flops_per_token(job.model, work.seq_len, convention=convention)) * tokens
+    return flops / (step_s * job.cluster.num_gpus * peak)
+
+
+def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
+    """The step's seconds as a tree; the leaves below `time` add up to the step."""
+    leaves = _leaves(job, time)
+    totals = {
+        "time": float(time.step_s),
+        "time.compute": sum(v for n, v in leaves.items() if n.startswith("time.compute.")),
+        "time.communication": sum(
+            v for n, v in leaves.items() if n.startswith("time.communication.")
+        ),
+    }
+    operands = _operands(job)
+    kernel_evidence = efficiency.evidence(job.cluster.gpu, "matmul")
+    terms = {}
+    for name, value in {**totals, **leaves}.items():
+        meaning = TIME[name]
+        evidence = meaning.evidence if meaning.evidence != "measured" else kernel_evidence
+        terms[name] = Term(
+            value=float(value),
+            unit="s",
+            formula=meaning.formula,
+            source=meaning.source,
+            evidence=evidence,
+            operands=operands,
+        )
+    return terms
+
+
+def _leaves(job: Job, time: StepTime) -> dict[str, float]:
+    """Exclusive seconds by cause; the host takes what the slowest rank does besides."""
+    half = 0.5 if int(job.plan.schedule) == Schedule.DUALPIPE else 1.0
+    parts = {name: float(time.parts[name]) * half for name in PARTS}
+    parts |= {name: float(time.parts[name]) for name in ("recompute", "fsdp")}
+    busy = float(num_microbatches(job) * time.slowest.total_s)
+    named = sum(parts.values())
+    return {
+        "time.compute.matmul": parts["matmul"],
+        "time.compute.attention": parts["attention"],
+        "time.compute.elementwise": parts["elementwise"],
+        "time.compute.recompute": parts["recompute"],
+        "time.compute.host": parts["host"] + busy - named,
+        "time.communication.tp": parts["tp"],
+        "time.communication.cp": parts["cp"],
+        "time.communication.ep": parts["ep"],
+        "time.communication.pp": float(time.pipeline_s - time.bubble_s) - busy,
+        "time.communication.dp": float(time.dp_s),
+        "time.communication.fsdp": parts["fsdp"],
+        "time.bubble": float(time.bubble_s),
+        "time.optimizer": float(time.optimizer_s),
+        "time.fixed": float(time.fixed_s),
+        "time.stall": float(time.stall_s),
+        "time.straggler": float(time.straggler_s),
+    }
+
+
+def _operands(job: Job) -> dict[str, float]:
+    """The quantities that the formulas of the time terms name."""
+    plan, work = job.plan, job.workload
+    return {
+        "micro_batches": float(num_microbatches(job)),
+        "tokens": float(plan.micro_batch_size * work.seq_len / plan.cp),
+        "hidden": float(job.model.hidden_size),
+        "layers": float(job.model.num_hidden_layers),
+        "tp": float(plan.tp),
+        "pp": float(plan.pp),
+        "cp": float(plan.cp),
+        "ep": float(plan.ep),
+        "dp": float(plan.dp),
+    }
+
+
+LIMITS = {
+    "time.bubble": "pipeline bubble",
+    "time.communication.tp": "tp communication",
+    "time.communication.cp": "cp communication",
+    "time.communication.ep": "expert all-to-all",
+    "time.communication.pp": "pipeline hand-overs",
+    "time.communication.dp": "gradient reduction",
+    "time.communication.fsdp": "parameter gathering",
+    "time.compute.recompute": "recompute",
+    "time.compute.host": "host launches",
+    "time.compute.attention": "attention",
+    "time.compute.elementwise": "memory-bound kernels",
+    "time.optimizer": "optimizer step",
+    "time.stall": "stalls",
+}
+
+
+def _limit(terms: Mapping[str, Term], step_s: float) -> str:
+    """The largest cost besides the matrix products, with its share of the step."""
+    name = max(LIMITS, key=lambda n: terms[n].value)
+    return f"{LIMITS[name]} {100 * terms[name].value / step_s:.0f}%"
