@@ -15,6 +15,7 @@ import importlib
 import pkgutil
 import re
 from dataclasses import dataclass, field, fields
+from enum import Enum
 from functools import cache
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,11 @@ class Rule:
     def fix(
         self, function: Callable[[Job], dict[str, tuple[Any, ...]]]
     ) -> Callable[[Job], dict[str, tuple[Any, ...]]]:
-        """Decorator: `function` returns, for one plan, the nearest legal values by field."""
+        """Decorator: `function` returns, for one plan, the nearest legal values by field.
+
+        A value, put in place alone or with the first one of each other field, silences the rule.
+        Choices are given as members of their enumeration (`Recompute.FULL`).
+        """
         self.suggest = function
         return function
 
@@ -252,7 +257,7 @@ def _wording(name: str, values: tuple[Any, ...]) -> str:
     """One fix in words: "tp = 2", "tp = 1, 2 or 4"; "unset nccl_algo" where the value is None."""
     if values == (None,):
         return f"unset {name}"
-    words = [str(v) for v in values]
+    words = [v.name if isinstance(v, Enum) else str(v) for v in values]
     return f"{name} = " + " or ".join([", ".join(words[:-1])][: len(words) - 1] + words[-1:])
 
 

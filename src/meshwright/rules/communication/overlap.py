@@ -235,7 +235,7 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     severity=Severity.WARNING,
     section="7.2",
     source="bytes and FLOP of a block after Korthikanti et al. 2022 (arXiv 2205.05198)",
-    reads=("tp", "precision"),
+    reads=("tp", "precision", "overlap_tp"),
     confidence="arithmetic",
 )
 def products_outweigh_collectives(job: Job) -> Mask:
@@ -244,15 +244,17 @@ def products_outweigh_collectives(job: Job) -> Mask:
     So h/tp must exceed FLOP/s over three times bytes/s. Take a smaller tp, overlap it, or use cp.
 
     Fails: plan(tp=16)
+    Passes: plan(tp=16, overlap_tp=True)
     Passes: plan(model="llama-3-70b", tp=4)
     """
     p = job.plan
-    return (p.tp > 1) & (job.model.hidden_size / p.tp < _width_to_hide_collectives(job))
+    narrow = job.model.hidden_size / p.tp < _width_to_hide_collectives(job, p.tp)
+    return (p.tp > 1) & narrow & np.logical_not(p.overlap_tp)
 
 
-def _width_to_hide_collectives(job: Job) -> Any:
+def _width_to_hide_collectives(job: Job, tp: Any) -> Any:
     """hidden_size/tp at which a block's collectives take as long as its products."""
-    return peak_flops(job) / (3 * group_bytes_per_s(job.cluster, job.plan.tp, 1))
+    return peak_flops(job) / (3 * group_bytes_per_s(job.cluster, tp, 1))
 
 
 @products_outweigh_collectives.message
@@ -261,14 +263,15 @@ def _(job: Job) -> str:
     return (
         f"hidden_size {job.model.hidden_size} / tp {job.plan.tp} = "
         f"{job.model.hidden_size / job.plan.tp:.0f}, under "
-        f"{_width_to_hide_collectives(job):.0f} at {format_rate(float(rate))}"
+        f"{_width_to_hide_collectives(job, job.plan.tp):.0f} at {format_rate(float(rate))}"
     )
 
 
 @products_outweigh_collectives.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    smaller = int(job.plan.tp) // 2
-    return {"tp": (smaller,), "overlap_tp": (True,)}
+    smaller = np.array([d for d in range(1, int(job.plan.tp)) if job.plan.tp % d == 0])
+    wide = job.model.hidden_size / smaller >= _width_to_hide_collectives(job, smaller)
+    return {"tp": (int(smaller[wide | (smaller == 1)][-1]),), "overlap_tp": (True,)}
 
 
 def _chunk_to_hide_ring(job: Job) -> Any:

@@ -282,9 +282,11 @@ def _(job: Job) -> str:
 
 @checkpoint_fits_mesh.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    loading = job.workload.loading
+    loading, p = job.workload.loading, job.plan
     saved = {"tp": loading.saved_tp, "pp": loading.saved_pp}
-    return {axis: (degree,) for axis, degree in saved.items() if degree is not None}
+    other = {a: d for a, d in saved.items() if d is not None and d != getattr(p, a)}
+    one = {a: (d,) for a, d in other.items() if len(other) == 1}
+    return {**one, "checkpoint_reshardable": (True,)}
 
 
 @rule(

@@ -1,0 +1,66 @@
+"""One plan and a column of plans get the same answer from the same rule."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_plans import BASES, random_job
+
+from meshwright.rules.rule import all_rules, check, mask, prune, pruning_rules
+
+ROWS = 24
+
+
+@settings(max_examples=12, deadline=None)
+@given(base=st.sampled_from(sorted(BASES)), seed=st.integers(0, 2**31))
+def test_a_row_of_the_mask_is_the_answer_for_the_plan(base: str, seed: int) -> None:
+    job = random_job(base, seed, ROWS)
+    columns = {code: np.broadcast_to(bad, ROWS) for code, bad in mask(job, all_rules()).items()}
+    for index in range(ROWS):
+        one = mask(job.with_plan(job.plan.row(index)), all_rules())
+        for code, bad in one.items():
+            assert np.shape(bad) == (), code
+            assert bool(bad) == bool(columns[code][index]), (code, job.plan.row(index))
+
+
+@settings(max_examples=10, deadline=None)
+@given(base=st.sampled_from(sorted(BASES)), seed=st.integers(0, 2**31))
+def test_pruning_keeps_what_no_rule_objects_to(base: str, seed: int) -> None:
+    job, rules = random_job(base, seed, 300), pruning_rules()
+    fast, full = prune(job), prune(job, independent=True)
+    bad = [np.broadcast_to(m, 300) for m in mask(job, rules).values()]
+    assert np.array_equal(fast.alive, ~np.any(bad, axis=0))
+    assert np.array_equal(fast.alive, full.alive)
+    assert fast.first == full.first
+    assert sum(fast.first.values()) == 300 - np.count_nonzero(fast.alive)
+    assert list(full.fired.values()) == [np.count_nonzero(m) for m in bad]
+
+
+@settings(max_examples=10, deadline=None)
+@given(base=st.sampled_from(sorted(BASES)), seed=st.integers(0, 2**31))
+def test_check_reports_each_rule_that_fires_on_the_plan(base: str, seed: int) -> None:
+    job = random_job(base, seed, 4)
+    general = [r for r in all_rules() if r.is_general]
+    for index in range(4):
+        one = job.with_plan(job.plan.row(index))
+        fires = {code for code, bad in mask(one, general).items() if bad}
+        assert {f.code for f in check(one)} == fires
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_scalar_fields_beside_columns(base: str) -> None:
+    """Fields that do not vary may stay scalars; the answers are those of full columns."""
+    job = random_job(base, seed=3, rows=40)
+    mixed = job.with_plan(job.plan.replace(tp=4, zero_stage=3, sequence_parallel=True))
+    columns = job.with_plan(
+        job.plan.replace(
+            tp=np.full(40, 4), zero_stage=np.full(40, 3), sequence_parallel=np.full(40, True)
+        )
+    )
+    left, right = mask(mixed, all_rules()), mask(columns, all_rules())
+    for code in left:
+        assert np.array_equal(np.broadcast_to(left[code], 40), np.broadcast_to(right[code], 40)), (
+            code
+        )
