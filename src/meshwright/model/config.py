@@ -9,9 +9,9 @@ and the model says so in `assumptions`.
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
@@ -58,13 +58,33 @@ class InvalidConfig(MeshwrightError):  # noqa: N818 - says what it is
 
 
 @lru_cache(maxsize=1)
+def _files() -> tuple[str, ...]:
+    """Names of the files in families/, sorted."""
+    folder = Path(families.__path__[0])
+    return tuple(sorted(path.stem for path in folder.glob("[!_]*.py")))
+
+
+def _readers_in(file: str) -> Mapping[str, Reader]:
+    """model_type -> reader as one file lists them."""
+    listed: Mapping[str, Reader] = importlib.import_module(f"{families.__name__}.{file}").FAMILIES
+    return listed
+
+
 def readers() -> Mapping[str, Reader]:
     """Every known model_type and its reader, from the files in families/."""
-    found: dict[str, Reader] = {}
-    for module in sorted(pkgutil.iter_modules(families.__path__), key=lambda m: m.name):
-        loaded = importlib.import_module(f"{families.__name__}.{module.name}")
-        found.update(getattr(loaded, "FAMILIES", {}))
-    return found
+    return {kind: reader for file in _files() for kind, reader in _readers_in(file).items()}
+
+
+def reader_of(kind: str) -> Reader | None:
+    """The reader of a model_type, None when there is none.
+
+    Files whose name begins the model_type are opened first, so that the others mostly stay shut.
+    """
+    for file in sorted(_files(), key=lambda name: (not kind.startswith(name), -len(name))):
+        found = _readers_in(file).get(kind)
+        if found is not None:
+            return found
+    return None
 
 
 def model_from_config(
@@ -102,15 +122,15 @@ def _select(config: Mapping[str, Any], *, name: str, source: str) -> tuple[Field
     text, path = _text_part(config)
     outer, inner = config.get("model_type"), text.get("model_type")
     kind = inner if isinstance(inner, str) else outer
-    known = readers()
     fields = Fields(text, path=path, name=name, source=source)
     if path:
         fields.assume(f"only the text part ({path}) is read")
     for candidate in (str(kind), f"{kind}_text"):
-        if candidate in known:
+        reader = reader_of(candidate)
+        if reader is not None:
             fields.owner = candidate
-            return fields, known[candidate]
-    return fields, _generic(fields, kind, known)
+            return fields, reader
+    return fields, _generic(fields, kind)
 
 
 def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
@@ -123,9 +143,10 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     return config, ""
 
 
-def _generic(fields: Fields, kind: object, known: Mapping[str, Reader]) -> Reader:
+def _generic(fields: Fields, kind: object) -> Reader:
     """The reader for an unknown model_type: Llama's when all its keys are there, else a problem."""
     fields.owner = GENERIC
+    known = readers()
     if kind is not None and not isinstance(kind, str):
         fields.reject("model_type", "is not text", value=kind)
     elif _looks_like_llama(fields.config):
