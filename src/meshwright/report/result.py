@@ -11,8 +11,6 @@ from meshwright.report.headline import assumed_line, job_record, read_line
 from meshwright.search.result import describe, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.report.page import Block
     from meshwright.search.result import Candidate, Miss, Relaxation, Result, Swing
 
@@ -25,7 +23,7 @@ _COLUMNS = (
     Column(key="recompute", title="recompute"),
     Column(key="sharding", title="sharding"),
     Column(key="peak_gib", title="peak GiB", align="right"),
-    Column(key="upper_gib", title="at most", align="right"),
+    Column(key="needs_gib", title="needs GiB", align="right"),
     Column(key="step_s", title="step s", align="right"),
     Column(key="tokens_per_s_per_gpu", title="tok/s/GPU", align="right"),
     Column(key="mfu", title="MFU %", align="right"),
@@ -52,7 +50,7 @@ def result_page(result: Result, *, written: str = "") -> list[Block]:
 
 def candidate_table(rows: tuple[Candidate, ...]) -> Table:
     """The best plans, one a row, the first marked."""
-    cells = [_cells(number, summary(row)) for number, row in enumerate(rows, start=1)]
+    cells = [_cells(number, row) for number, row in enumerate(rows, start=1)]
     table_rows = tuple(Row(cells=c, chosen=c["number"] == "1") for c in cells)
     used = [c for c in _COLUMNS if any(row.cells[c.key] for row in table_rows)]
     return Table(columns=tuple(used), rows=table_rows)
@@ -76,9 +74,9 @@ def miss_line(miss: Miss) -> str:
 
 def swing_line(swing: Swing) -> str:
     """An assumption that would change the winner."""
-    change = f"{swing.assumption} at {swing.factor:g} times"
+    change = f"{swing.assumption} (at {swing.factor:g} times)"
     cost = f"the first plan would be {100 * swing.regret:.1f}% slower"
-    return f"sensitive to {change}: then {describe(swing.winner)} wins, {cost}"
+    return f"depends on: {change}, else {describe(swing.winner)} wins and {cost}"
 
 
 def next_line(result: Result, written: str) -> str:
@@ -125,7 +123,7 @@ def _found(result: Result) -> list[Block]:
         candidate_table(result.rows),
         "",
         f"best: {interval} a step with 90% confidence; "
-        f"GPU memory {format_number(result.limit_bytes / GIB)} GiB; MFU: {best.mfu_convention}",
+        f"a GPU has {format_number(result.limit_bytes / GIB)} GiB; MFU by {best.mfu_convention}",
     ]
     tokens = result.job.workload.train_tokens
     if tokens is not None:
@@ -149,8 +147,9 @@ def _relaxation_line(relaxation: Relaxation) -> str:
     return f"  without the {relaxation.constraint}: {relaxation.admits:,} plans fit{example}"
 
 
-def _cells(number: int, record: Mapping[str, Any]) -> dict[str, str]:
+def _cells(number: int, candidate: Candidate) -> dict[str, str]:
     """One row of the table as text."""
+    record = summary(candidate)
     dollars = record["dollars_per_trillion_tokens"]
     return {
         "number": str(number),
@@ -160,7 +159,7 @@ def _cells(number: int, record: Mapping[str, Any]) -> dict[str, str]:
         "recompute": record["recompute"],
         "sharding": record["sharding"],
         "peak_gib": f"{record['peak_gib']:.1f}",
-        "upper_gib": f"{record['upper_gib']:.1f}",
+        "needs_gib": f"{candidate.prediction.required_bytes / GIB:.1f}",
         "step_s": format_number(record["step_s"]),
         "tokens_per_s_per_gpu": format_number(record["tokens_per_s_per_gpu"]),
         "mfu": f"{100 * record['mfu']:.1f}",

@@ -1,0 +1,89 @@
+"""Pages: away from a terminal nothing is wrapped, cut or colored; on one, rich lays them out."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.base.table import Column, Row, Table, table_of
+from meshwright.report.page import plain, show
+from meshwright.report.terminal import draw
+
+WIDE = "x" * 300
+TABLE = Table(
+    columns=(Column(key="a", title="name"), Column(key="b", title="GiB", align="right")),
+    rows=(
+        Row(cells={"a": WIDE, "b": "1.5"}, chosen=True),
+        Row(cells={"a": "short", "b": "12345.0"}),
+        Row(cells={"a": "[red]not markup[/red]"}),
+    ),
+)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("columns", ["1", "17", "80", "10000"])
+@pytest.mark.parametrize("color", [{}, {"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}, {"TERM": "dumb"}])
+def test_away_from_a_terminal_a_page_is_the_same_everywhere(monkeypatch, columns, color):
+    monkeypatch.setenv("COLUMNS", columns)
+    for name, value in color.items():
+        monkeypatch.setenv(name, value)
+    stream = io.StringIO()
+    show(["first line", TABLE], stream)
+    assert stream.getvalue() == (
+        "first line\n"
+        f"name{' ' * 296}{' ' * 2}    GiB\n"
+        f"{WIDE}      1.5\n"
+        f"short{' ' * 295}  12345.0\n"
+        "[red]not markup[/red]\n"
+    )
+
+
+def test_a_dumb_terminal_gets_the_plain_page(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    show([TABLE], stream)
+    assert WIDE in stream.getvalue()
+
+
+def test_a_terminal_wraps_but_loses_nothing(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    draw(["error: something", TABLE], stream, width=40)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+    assert text.count("x") == 300
+    assert max(map(len, text.splitlines())) <= 40
+    assert "[red]not markup[/red]" in text
+
+
+def test_no_color_takes_color_away(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    draw(["error: something"], stream, width=40)
+    assert "\x1b[31m" not in stream.getvalue()
+    assert "\x1b[1;31m" not in stream.getvalue()
+    monkeypatch.delenv("NO_COLOR")
+    colored = Terminal()
+    draw(["error: something"], colored, width=40)
+    assert "31m" in colored.getvalue()
+
+
+@given(st.lists(st.lists(st.text("abc |", max_size=6), min_size=2, max_size=2), max_size=5))
+def test_columns_are_aligned_and_complete(rows):
+    columns = (Column(key="l", title="left"), Column(key="r", title="right", align="right"))
+    table = table_of(columns, [{"l": left, "r": right} for left, right in rows])
+    lines = plain([table]).splitlines()
+    assert len(lines) == len(rows) + 1
+    start = sum(table.widths()[:1]) + 2
+    for line, (left, right) in zip(lines[1:], rows, strict=True):
+        assert line[: len(left)].rstrip() == left.rstrip()
+        assert line[start:].strip() == right.strip()
