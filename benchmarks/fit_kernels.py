@@ -71,6 +71,7 @@ LINKS = {
     "b200_sxm": ("nvlink", 900e9),
     "rtx_pro_6000_server": ("pcie", 52e9),
 }
+SWITCH_REDUCES = 450e9  # NVLink 4 switches and later add up on the way
 BOUNDS = {
     "launch_s": (1e-7, 3e-5),
     "rate": (0.03, 1.3),
@@ -271,8 +272,10 @@ def fit_collective(data: Path, device: str, operation: str) -> Fit | None:
         return None
     width = np.where(table.nccl_dtype == "half", 2.0, 1.0)
     size = table.num_gpus.to_numpy(float)
-    passes = 2.0 if operation == "all_reduce" else 1.0
-    moved = table.message_size.to_numpy(float) * width * passes * (size - 1) / size
+    shares = curves.traffic(
+        operation, size, in_network_reduction=kind == "nvlink" and rate >= SWITCH_REDUCES
+    )
+    moved = table.message_size.to_numpy(float) * width * shares
 
     def predict(p: dict[str, float]) -> Any:
         curve = curves.CollectiveCurve(**p)

@@ -157,6 +157,19 @@ def attention_backward_s(curve: AttentionCurve, forward_s: Any) -> Any:
     return forward_s * (2.5 / curve.backward)
 
 
+def traffic(kind: str, size: Any, *, in_network_reduction: bool) -> Any:
+    """What each of `size` ranks sends in a collective, as a multiple of the whole tensor.
+
+    A ring all-reduce sends 2(n-1)/n; where the switch adds up, a rank sends its tensor once and its
+    share of the result again, (n+1)/n
+    (NCCL's NVLS algorithm; the measured rates of 2, 4 and 8 ranks then agree).
+    """
+    ring = (size - 1) / size
+    if kind != "all_reduce":
+        return ring
+    return np.minimum(2.0 * ring, (size + 1) / size) if in_network_reduction else 2.0 * ring
+
+
 def collective_s(
     curve: CollectiveCurve, rate_bytes_per_s: Any, *, moved_bytes: Any, size: Any
 ) -> Any:

@@ -149,7 +149,8 @@ def collective_s(link: Link, kind: str, total_bytes: Any, size: Any) -> Any:
     as nccl-tests counts it (gathered output, reduced input, send buffer of one rank).
     """
     curve = _collective_curve(link.kind, link.bytes_per_s, kind)
-    moved = total_bytes * (_PASSES.get(kind, 1.0) * (size - 1) / size)
+    reduces = link.in_network_reduction and link.kind in _IN_NODE
+    moved = total_bytes * curves.traffic(kind, size, in_network_reduction=reduces)
     seconds = curves.collective_s(curve, link_rate(link, size), moved_bytes=moved, size=size)
     if link.kind not in _IN_NODE:
         seconds = seconds + link.latency_s * (size - 1) * _PASSES.get(kind, 1.0)
