@@ -11,6 +11,7 @@ from meshwright.cost.schedules import bubble_share
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, RecomputeModule, Schedule
 from meshwright.plan.stages import chunks_per_rank
+from meshwright.plan.words import word
 from meshwright.rules.model.dimensions import attentions, routers
 from meshwright.rules.nearest import divisors_near
 from meshwright.rules.rule import always, rule
@@ -51,7 +52,7 @@ def bubble(job: Job) -> Any:
 def _pipeline(job: Job) -> str:
     """Schedule, ranks, chunks and micro-batches, as words."""
     plan = job.plan
-    name = Schedule(int(plan.schedule)).name
+    name = word("schedule", plan.schedule)
     micro = int(num_microbatches(job))
     return f"{name}, pp = {plan.pp}, vpp = {plan.vpp}, {micro} micro-batches"
 
@@ -149,7 +150,7 @@ def dualpipe_has_microbatches(job: Job) -> Mask:
 
 @dualpipe_has_microbatches.message
 def _(job: Job) -> str:
-    return f"{_pipeline(job)}: needs {2 * job.plan.pp} or more, an even number under DUALPIPE"
+    return f"{_pipeline(job)}: needs {2 * job.plan.pp} or more, an even number under dualpipe"
 
 
 @dualpipe_has_microbatches.fix
@@ -246,7 +247,7 @@ def _(job: Job) -> str:
     return f"{_pipeline(job)}: all of them held at once, 1F1B holds {job.plan.pp}"
 
 
-gpipe_holds_all.fix(always(schedule=(Schedule.ONE_F_ONE_B.name,)))
+gpipe_holds_all.fix(always(schedule=(Schedule.ONE_F_ONE_B,)))
 
 
 @rule(
@@ -334,11 +335,11 @@ def layer_count_means_full(job: Job) -> Mask:
 
 @layer_count_means_full.message
 def _(job: Job) -> str:
-    kind = Recompute(int(job.plan.recompute)).name
+    kind = word("recompute", job.plan.recompute)
     return f"recompute_layers = {job.plan.recompute_layers} with recompute = {kind}"
 
 
-layer_count_means_full.fix(always(recompute_layers=(0,), recompute=(Recompute.FULL.name,)))
+layer_count_means_full.fix(always(recompute_layers=(0,), recompute=(Recompute.FULL,)))
 
 
 def _absent_modules(job: Job) -> int:
@@ -375,14 +376,15 @@ def recomputed_modules_exist(job: Job) -> Mask:
 
 @recomputed_modules_exist.message
 def _(job: Job) -> str:
-    absent = RecomputeModule(int(job.plan.recompute_modules) & _absent_modules(job))
-    return f"{absent.name} recomputed, which {job.model.name or 'the model'} does not have"
+    absent = int(job.plan.recompute_modules) & _absent_modules(job)
+    modules = ", ".join(word("recompute_modules", absent))
+    return f"recompute_modules = {modules}, which {job.model.name or 'the model'} does not have"
 
 
 @recomputed_modules_exist.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     left = RecomputeModule(int(job.plan.recompute_modules) & ~_absent_modules(job))
-    return {"recompute_modules": (left.name,)} if left else {"recompute": (Recompute.NONE.name,)}
+    return {"recompute_modules": (left,)} if left else {"recompute": (Recompute.NONE,)}
 
 
 @rule(
@@ -411,7 +413,7 @@ def saved_inputs_can_be_distributed(job: Job) -> Mask:
 @saved_inputs_can_be_distributed.message
 def _(job: Job) -> str:
     plan = job.plan
-    kind = Recompute(int(plan.recompute)).name
+    kind = word("recompute", plan.recompute)
     return (
         f"distribute_saved with tp = {plan.tp}, recompute = {kind}, "
         f"sequence_parallel = {bool(plan.sequence_parallel)}"
@@ -443,10 +445,12 @@ def fused_attention_recomputes(job: Job) -> Mask:
     return (plan.recompute == int(Recompute.SELECTIVE)) & named & plan.flash_attention
 
 
-fused_attention_recomputes.message(lambda _: "CORE_ATTENTION recomputed with fused attention")
+fused_attention_recomputes.message(
+    lambda _: "core-attention recomputed with flash_attention = True"
+)
 
 
 @fused_attention_recomputes.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     left = RecomputeModule(int(job.plan.recompute_modules) & ~RecomputeModule.CORE_ATTENTION)
-    return {"recompute_modules": (left.name,)} if left else {"recompute": (Recompute.NONE.name,)}
+    return {"recompute_modules": (left,)} if left else {"recompute": (Recompute.NONE,)}

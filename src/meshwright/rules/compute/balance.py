@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.base.finding import Severity
 from meshwright.model.architecture import block_matmuls
 from meshwright.model.count import parameters
-from meshwright.plan.plan import ContextParallel, Schedule
+from meshwright.plan.plan import ContextParallel, Plan, Schedule
 from meshwright.plan.stages import representative_stages, stage_layers
 from meshwright.rules.model.partitioning.context import uses
 from meshwright.rules.rule import always, rule
@@ -24,16 +24,9 @@ SECTION = "6.3"
 UNEVEN = 1.05  # slowest stage over the mean
 VARIED = 0.3  # coefficient of variation of document lengths
 STRAGGLER_GPUS = 1024
-_SPLIT = (
-    "pp",
-    "vpp",
-    "schedule",
-    "first_stage_layers",
-    "last_stage_layers",
-    "embedding_in_split",
-    "loss_in_split",
-    "vocab_over_pipeline",
-)
+_ENDS = ("first_stage_layers", "last_stage_layers", "embedding_in_split", "loss_in_split")
+_SPLIT = ("pp", "layout", *_ENDS, "vocab_over_pipeline")
+_CHUNKS = ("vpp", "schedule")
 
 
 @rule(
@@ -106,6 +99,8 @@ def _stage_flops(job: Job, stage: StageLayers) -> Any:
 
 def imbalance(job: Job) -> Any:
     """FLOPs of the heaviest pipeline rank over the mean of all ranks."""
+    split = {name: getattr(job.plan, name) for name in (*_SPLIT, *_CHUNKS)}
+    job = job.with_plan(Plan(**split))
     stages = [stage_layers(job, rank) for _, rank in representative_stages(job.plan)]
     heaviest = np.maximum.reduce([np.asarray(_stage_flops(job, s)) for s in stages])
     model = job.model
@@ -123,7 +118,7 @@ def imbalance(job: Job) -> Any:
     severity=Severity.WARNING,
     section=SECTION,
     source="pipeline arithmetic; Narayanan et al. 2021 (arXiv 2104.04473)",
-    reads=_SPLIT,
+    reads=(*_SPLIT, *_CHUNKS),
     confidence="heuristic",
 )
 def stages_are_equal(job: Job) -> Mask:
@@ -146,11 +141,9 @@ def _(job: Job) -> str:
 @stages_are_equal.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     plan = job.plan
-    if plan.embedding_in_split or plan.loss_in_split or plan.layout is not None:
-        return {}
-    counted = job.with_plan(plan.replace(embedding_in_split=True, loss_in_split=True))
-    if imbalance(counted) < imbalance(job):
-        return {"embedding_in_split": (True,), "loss_in_split": (True,)}
+    counted = {"embedding_in_split": True, "loss_in_split": True}
+    if imbalance(job.with_plan(plan.replace(**counted))) <= UNEVEN:
+        return {name: (value,) for name, value in counted.items()}
     return {}
 
 

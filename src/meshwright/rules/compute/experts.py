@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.plan import Precision
+from meshwright.plan.words import word
 from meshwright.rules.model.dimensions import any_size, expert_counts, listed, routers
 from meshwright.rules.rule import always, rule
 
@@ -204,7 +205,7 @@ def quantized_routing_is_padded(job: Job) -> Mask:
 
 @quantized_routing_is_padded.message
 def _(job: Job) -> str:
-    return f"{Precision(int(job.plan.precision)).name} experts with router_padding = False"
+    return f"{word('precision', job.plan.precision)} experts with router_padding = False"
 
 
 quantized_routing_is_padded.fix(always(router_padding=(True,)))

@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.plan import PEAK_NAME, Precision
+from meshwright.plan.words import word
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -77,13 +78,13 @@ def gpu_has_precision(job: Job) -> Mask:
 
 @gpu_has_precision.message
 def _(job: Job) -> str:
-    gpu, wanted = job.cluster.gpu, Precision(int(job.plan.precision)).name
+    gpu, wanted = job.cluster.gpu, word("precision", job.plan.precision)
     return f"{gpu.name} ({gpu.generation}) does not multiply in {wanted}"
 
 
 @gpu_has_precision.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    return {"precision": tuple(p.name for p in reversed(native(job)) if p != Precision.FP32)}
+    return {"precision": tuple(p for p in native(job) if p != Precision.FP32)}
 
 
 @rule(

@@ -249,7 +249,7 @@ def _(job: Job) -> str:
     return f"cp = {job.plan.cp} gathers keys and values of all {heads} heads"
 
 
-gathered_heads_are_few.fix(always(context_parallel=(ContextParallel.RING.name,)))
+gathered_heads_are_few.fix(always(context_parallel=(ContextParallel.RING,)))
 
 
 @rule(
@@ -285,5 +285,8 @@ def _(job: Job) -> str:
 
 @all_to_all_within_domain.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    inner = max(job.cluster.scale_up_domain // int(job.plan.tp), 1)
-    return {"cp_inner": (inner,)} if inner > 1 else {"context_parallel": ("RING",)}
+    inner = job.cluster.scale_up_domain // int(job.plan.tp)
+    nested = job.plan.context_parallel == int(ContextParallel.HIERARCHICAL)
+    if nested and inner > 1:
+        return {"cp_inner": (inner,)}
+    return {"context_parallel": (ContextParallel.RING,)}

@@ -299,5 +299,5 @@ def _(job: Job) -> str:
 
 
 window_needs_no_ring.fix(
-    always(context_parallel=(ContextParallel.ALL_GATHER.name, ContextParallel.ULYSSES.name))
+    always(context_parallel=(ContextParallel.ALL_GATHER, ContextParallel.ULYSSES))
 )

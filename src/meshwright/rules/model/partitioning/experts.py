@@ -122,7 +122,9 @@ def _(job: Job) -> str:
     return f"ep = {job.plan.ep}, etp = {job.plan.etp} for a model without experts"
 
 
-expert_axes_need_experts.fix(always(ep=(1,), etp=(1,)))
+@expert_axes_need_experts.fix
+def _(job: Job) -> dict[str, tuple[int, ...]]:
+    return {name: (1,) for name in ("ep", "etp") if getattr(job.plan, name) > 1}
 
 
 @rule(

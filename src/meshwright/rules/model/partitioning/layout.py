@@ -151,7 +151,7 @@ stated_stages_divide_by_chunks.fix(always(vpp=(1,)))
     severity=Severity.ERROR,
     section=SECTION,
     source=_MEGATRON_CONFIG,
-    reads=(*_ENDS[1:], "embedding_in_split", "loss_in_split"),
+    reads=(*_ENDS, "embedding_in_split", "loss_in_split"),
     confidence="run",
 )
 def one_way_to_unbalance(job: Job) -> Mask:
@@ -175,7 +175,10 @@ def _(job: Job) -> str:
     )
 
 
-one_way_to_unbalance.fix(always(embedding_in_split=(False,), loss_in_split=(False,)))
+@one_way_to_unbalance.fix
+def _(job: Job) -> dict[str, tuple[bool, ...]]:
+    slots = ("embedding_in_split", "loss_in_split")
+    return {name: (False,) for name in slots if getattr(job.plan, name)}
 
 
 @rule(
@@ -184,7 +187,7 @@ one_way_to_unbalance.fix(always(embedding_in_split=(False,), loss_in_split=(Fals
     severity=Severity.ERROR,
     section=SECTION,
     source=_MEGATRON_LAYOUT,
-    reads=("pp",),
+    reads=("layout", "pp"),
     confidence="run",
 )
 def layout_divides_by_pp(job: Job) -> Mask:
@@ -208,6 +211,7 @@ def _(job: Job) -> str:
     severity=Severity.ERROR,
     section=SECTION,
     source=_MEGATRON_LAYOUT,
+    reads=("layout",),
     confidence="run",
 )
 def layout_holds_every_layer(job: Job) -> Mask:
@@ -235,6 +239,7 @@ def _(job: Job) -> str:
     section=SECTION,
     source=_MEGATRON_CONFIG,
     reads=(
+        "layout",
         "pp",
         "vpp",
         "schedule",
@@ -265,7 +270,11 @@ def _(job: Job) -> str:
     chunks = len(plan.layout or ())
     if chunks != num_chunks(plan):
         return f"a layout of {chunks} chunks for pp*vpp = {num_chunks(plan)}"
-    return "a layout beside other fields that say how the layers are split"
+    return (
+        f"a layout beside first_stage_layers = {plan.first_stage_layers}, last_stage_layers = "
+        f"{plan.last_stage_layers}, embedding_in_split = {bool(plan.embedding_in_split)}, "
+        f"loss_in_split = {bool(plan.loss_in_split)}"
+    )
 
 
 @rule(
@@ -274,7 +283,7 @@ def _(job: Job) -> str:
     severity=Severity.ERROR,
     section=SECTION,
     source="PyTorch torch/distributed/pipelining/stage.py (2.13.0)",
-    reads=("pp",),
+    reads=("layout", "pp"),
     confidence="run",
 )
 def every_rank_has_a_chunk(job: Job) -> Mask:

@@ -10,6 +10,7 @@ from meshwright.base.finding import Severity
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Schedule
 from meshwright.plan.stages import chunks_per_rank, is_v_shaped, num_chunks
+from meshwright.plan.words import word
 from meshwright.rules.accepted import accepted_near
 from meshwright.rules.rule import always, rule
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 SECTION = "5.1"
 VISIBLE_BUBBLE = 0.1  # share of the ideal step time
 SINGLE_CHUNK = (int(Schedule.GPIPE), int(Schedule.ZB_H1), int(Schedule.ZB_H2))
+_SPLIT = (
+    "pp",
+    "layout",
+    "first_stage_layers",
+    "last_stage_layers",
+    "embedding_in_split",
+    "loss_in_split",
+)
 
 
 def slots(job: Job) -> Any:
@@ -58,7 +67,7 @@ def _legal_pp(job: Job) -> tuple[int, ...]:
     section=SECTION,
     source="Megatron-LM megatron/training/arguments.py validate_args (0.19.2); PaddlePaddle "
     "python/paddle/distributed/auto_tuner/prune.py (3.2.0) prune_by_pp",
-    reads=("pp", "first_stage_layers", "last_stage_layers", "embedding_in_split", "loss_in_split"),
+    reads=_SPLIT,
     confidence="run",
 )
 def layers_divide_by_pp(job: Job) -> Mask:
@@ -92,15 +101,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     section=SECTION,
     source="Megatron-LM megatron/training/arguments.py validate_args (0.19.2); megatron/core/"
     "transformer/transformer_block.py get_num_layers_to_build (0.19.2)",
-    reads=(
-        "pp",
-        "vpp",
-        "schedule",
-        "first_stage_layers",
-        "last_stage_layers",
-        "embedding_in_split",
-        "loss_in_split",
-    ),
+    reads=(*_SPLIT, "vpp", "schedule"),
     confidence="run",
 )
 def layers_divide_by_chunks(job: Job) -> Mask:
@@ -161,15 +162,7 @@ virtual_stages_need_pipeline.fix(always(vpp=(1,)))
     severity=Severity.WARNING,
     section=SECTION,
     source="Megatron-LM megatron/core/transformer/transformer_config.py (0.19.2)",
-    reads=(
-        "pp",
-        "vpp",
-        "schedule",
-        "first_stage_layers",
-        "last_stage_layers",
-        "embedding_in_split",
-        "loss_in_split",
-    ),
+    reads=(*_SPLIT, "vpp", "schedule"),
     confidence="run",
 )
 def slots_divide_by_stages(job: Job) -> Mask:
@@ -228,7 +221,7 @@ def schedule_fits_chunks(job: Job) -> Mask:
 @schedule_fits_chunks.message
 def _(job: Job) -> str:
     plan = job.plan
-    name = Schedule(int(plan.schedule)).name
+    name = word("schedule", plan.schedule)
     return f"{name} does not run with vpp = {plan.vpp} on pp = {plan.pp}"
 
 
@@ -247,7 +240,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     section=SECTION,
     source="torchtitan torchtitan/distributed/pipeline_parallel.py (0.3.0) "
     "_generate_llm_fqn_per_model_part",
-    reads=("pp", "vpp", "schedule", "embedding_in_split", "loss_in_split"),
+    reads=("pp", "vpp", "schedule", "layout", "embedding_in_split", "loss_in_split"),
     confidence="run",
 )
 def every_chunk_has_a_layer(job: Job) -> Mask:
@@ -295,7 +288,7 @@ def v_schedule_has_two_chunks(job: Job) -> Mask:
 
 @v_schedule_has_two_chunks.message
 def _(job: Job) -> str:
-    return f"{Schedule(int(job.plan.schedule)).name} with vpp = {job.plan.vpp}"
+    return f"{word('schedule', job.plan.schedule)} with vpp = {job.plan.vpp}"
 
 
 v_schedule_has_two_chunks.fix(always(vpp=(2,)))
@@ -336,7 +329,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     severity=Severity.ERROR,
     section=SECTION,
     source="MindSpeed mindspeed/features_manager/pipeline_parallel/dualpipev_feature.py (028de58c)",
-    reads=("schedule", "pp"),
+    reads=("schedule", "pp", "layout"),
     confidence="run",
 )
 def v_schedule_has_layers(job: Job) -> Mask:
