@@ -8,7 +8,7 @@ and were taken from elsewhere are noted as assumptions.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from meshwright.base.names import nearest
 from meshwright.base.problem import Problem
@@ -212,11 +212,11 @@ class Fields:
         if problem:
             self.reject(key, problem[0], hint=problem[1], value=value)
             return max(minimum, _STAND_IN)
-        assert isinstance(value, int)
-        if minimum <= value <= maximum:
-            return value
-        if value < minimum:
-            reason = "is negative" if value < 0 else f"is {value}"
+        whole = cast("int", value)
+        if minimum <= whole <= maximum:
+            return whole
+        if whole < minimum:
+            reason = "is negative" if whole < 0 else f"is {whole}"
             hint = f"it must be at least {minimum}"
         else:
             reason, hint = "is larger than any model has", f"it must be at most {maximum}"
