@@ -305,18 +305,24 @@ def _prune_all(job: Job, rules: Sequence[Rule]) -> Pruned:
     for r in rules:
         bad = np.broadcast_to(np.asarray(r.condition(job), dtype=bool), count)
         fired[r.code] = int(np.count_nonzero(bad))
-        first[r.code] = int(np.count_nonzero(bad & alive))
-        alive &= ~bad
+        first[r.code] = int(np.count_nonzero(bad & alive)) if fired[r.code] else 0
+        if fired[r.code]:
+            alive &= ~bad
     return Pruned(alive=alive, first=first, fired=fired)
 
 
 def _prune_survivors(job: Job, rules: Sequence[Rule]) -> Pruned:
     """Each rule on the plans that are left; the column is compacted when half of it is dead."""
     rows = np.arange(len(job.plan))
+    survivors = np.zeros(len(rows), dtype=bool)
     alive = np.ones(len(rows), dtype=bool)  # over `rows`
     first: dict[str, int] = {}
     for r in rules:
-        bad = np.broadcast_to(np.asarray(r.condition(job), dtype=bool), len(rows)) & alive
+        condition = r.condition(job)
+        if np.ndim(condition) == 0 and not condition:
+            first[r.code] = 0
+            continue
+        bad = condition & alive
         first[r.code] = int(np.count_nonzero(bad))
         if not first[r.code]:
             continue
@@ -324,14 +330,8 @@ def _prune_survivors(job: Job, rules: Sequence[Rule]) -> Pruned:
         if 2 * np.count_nonzero(alive) < len(rows):
             kept = np.flatnonzero(alive)
             job, rows, alive = job.with_plan(job.plan.take(kept)), rows[kept], alive[kept]
-    survivors = np.zeros(_length_before(first, alive), dtype=bool)
     survivors[rows[alive]] = True
     return Pruned(alive=survivors, first=first, fired={})
-
-
-def _length_before(first: dict[str, int], alive: NDArray[np.bool_]) -> int:
-    """Plans at the start: those removed and those left."""
-    return sum(first.values()) + int(np.count_nonzero(alive))
 
 
 def as_numpy(job: Job) -> Job:
