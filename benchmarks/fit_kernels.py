@@ -80,6 +80,7 @@ BOUNDS = {
     "n0": (1e-3, 300.0),
     "k0": (1e-3, 3e3),
     "cast_bytes": (1e-3, 30.0),
+    "cache_bytes": (1e-3, 100.0),
     "rows0": (1e-2, 1e6),
     "keys0": (1e-3, 3e3),
     "head_dim0": (1e-3, 3e2),
@@ -192,11 +193,19 @@ def fit_attention(data: Path, device: str, quick: bool) -> Fit | None:
 
     def predict(p: dict[str, float]) -> Any:
         curve = curves.AttentionCurve(**p, backward=BACKWARD_SHARE)
-        return curves.attention_forward_s(
+        kernel_s = curves.attention_forward_s(
             curve, top, rows=b * h * s, keys=s, head_dim=d, kv_rows=b * g * s, causal=True
         )
+        return kernel_s + b * g * s * d * (curve.cache_bytes / top.bytes_per_s)
 
-    start = {"launch_s": 5e-6, "rate": 0.7, "rows0": 1e4, "keys0": 500.0, "head_dim0": 10.0}
+    start = {
+        "launch_s": 5e-6,
+        "rate": 0.7,
+        "rows0": 1e4,
+        "keys0": 500.0,
+        "head_dim0": 10.0,
+        "cache_bytes": 8.0,
+    }
     large = (s >= 1024) & (b * h >= 4)
     name = catalogue.gpu(DEVICES[device]).name
     found = fit(f"attention.{name}", start, predict, table.seconds.to_numpy(), large)

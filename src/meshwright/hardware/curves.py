@@ -63,6 +63,8 @@ class AttentionCurve:
 
     `head_dim0` is work per score that does not grow with the head (softmax). `backward` is the
     share of the forward rate that the backward kernel reaches on its 2.5 times as many FLOPs.
+    `cache_bytes` are moved per key and value element by the cache that the measured kernel fills
+    and training does not have; `attention_forward_s` leaves it out.
     """
 
     launch_s: float
@@ -71,6 +73,7 @@ class AttentionCurve:
     keys0: float
     head_dim0: float
     backward: float
+    cache_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
