@@ -70,6 +70,8 @@ def _batch(batch: Batch, calibration: Calibration | None) -> list[Forecast]:
 
 def _forecast(job: Job, row: dict[str, float]) -> Forecast:
     """One forecast from its figures by name; what is not a head is a term."""
+    if not row["step_time_s"] > 0:
+        return Forecast(reason=f"no cost: step time comes out as {row['step_time_s']}")
     return Forecast(
         step_time_s=row.pop("step_time_s"),
         low_s=row.pop("low_s"),
