@@ -98,8 +98,8 @@ def pipeline_s(
 
 def _beyond_s(definition: Definition, shape: Shape, *arguments: Column) -> Column:
     """Seconds beyond the slowest rank's work; `arguments` as in `pipeline_s`, in its order."""
-    *seconds, ranks_after, p2p_s, overlapped = arguments
-    times = Times(*seconds, ranks_after)
+    p2p_s, overlapped = arguments[7:]
+    times = Times(*arguments[:7])
     ramp_s = definition.ramp_s(shape, times)
     if np.ndim(p2p_s) == 0 and p2p_s == 0:
         return ramp_s

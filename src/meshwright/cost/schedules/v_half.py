@@ -64,21 +64,27 @@ def _starts(rank: int, pp: int) -> list[tuple[int, Kind, int]]:
 def ramp_s(shape: Shape, times: Times) -> Column:
     """Fill and drain, and a wait for every micro-batch where f, b and w are not equal, per chunk.
 
-    The three longest paths for even pp and b >= f; at f = b = w each is 3(pp-1) chunks.
+    The longest of four paths, exact for even pp and the usual f, b, w; at f = b = w it is 3(pp-1).
     """
     f, b, w = times.forward_s, times.backward_s, times.weight_s
     pp, m = shape.pp, shape.num_microbatches
+    longer = np.maximum(f, b)
     free = (2 * pp - 1) * f + (pp - 3) * b + w
     backward = (1.5 * pp - m) * f + (2 * pp - 4 + 2 * m) * b - (pp / 2 - 1 + m) * w
-    weight = (pp / 2 + m) * f + (2.5 * pp - 4 + m) * b + (1 - 2 * m) * w
-    return 0.5 * np.maximum(np.maximum(free, backward), weight) * (pp > 1)
+    forward = (2 * pp - 4 + 2 * m) * f + (1.5 * pp - m) * b - (2 * pp - 1 + m) * w
+    weight = (pp / 2 + m) * (f + b) + (2 * pp - 4) * longer + (1 - 2 * m) * w
+    paths = np.maximum(np.maximum(free, backward), np.maximum(forward, weight))
+    return 0.5 * paths * (pp > 1)
 
 
 def transfers(shape: Shape, overlapped: Column) -> Column:
-    """The ramp, and two a micro-batch even when overlapped, as so few are in flight."""
+    """The ramp, and two a micro-batch even when overlapped, as so few are in flight.
+
+    Where transfers block, a rank's mean number of sends and half as many waits behind others'.
+    """
     between = shape.pp - 1
     latency = 2 * shape.num_microbatches + 4 * shape.pp - 6
-    blocking = 4 * between / shape.pp * shape.num_microbatches + 4 * shape.pp - 6
+    blocking = 6 * between / shape.pp * shape.num_microbatches + 4 * shape.pp - 6
     return np.where(overlapped, latency, blocking) * (between > 0)
 
 
@@ -98,7 +104,7 @@ def exact(shape: Shape) -> Column:
 DEFINITION = Definition(
     name="v-half",
     schedule=Schedule.V_HALF,
-    paper="Qi et al. 2024, arXiv 2405.15362 section 3",
+    paper="Qi et al. 2024, arXiv 2405.15362",
     bubble="3/2 (pp-1) f at f = b = w (whole-rank times), and a wait per micro-batch otherwise",
     memory="(pp+1)/2 or (pp+2)/2 micro-batches",
     constraints="two chunks per rank",

@@ -1,4 +1,4 @@
-"""ZB-H1: 1F1B with the weight gradient split off, in 1F1B's memory (arXiv 2401.10241, section 3.1).
+"""ZB-H1: 1F1B with the weight gradient split off, in 1F1B's memory (arXiv 2401.10241, section 2.1).
 
 Forwards and input gradients keep the order of 1F1B. Weight gradients fill the waits, and are forced
 when a rank holds pp micro-batches, so every rank holds as many as 1F1B's first.
@@ -62,7 +62,7 @@ def exact(shape: Shape) -> Column:
 DEFINITION = Definition(
     name="zb-h1",
     schedule=Schedule.ZB_H1,
-    paper="Qi et al. 2023, arXiv 2401.10241 section 3.1 and table 2",
+    paper="Qi et al. 2023, arXiv 2401.10241 section 2.1",
     bubble="(pp-1)(f + b - min(f, b, w))",
     memory="pp micro-batches on every rank",
     constraints="vpp = 1; M >= pp to fill the bubble",

@@ -1,8 +1,8 @@
 """ZB-V: two chunks per rank in a V, no bubble at f = b = w, memory of 1F1B (arXiv 2405.15362).
 
-The order of forwards and input gradients is the one of Qi et al. (arXiv 2401.10241, section 6 and
-figure 8): fill, then forward and input gradient of either chunk in turn, then drain. Weight
-gradients fill the waits with at most 2*pp chunks held.
+The order of forwards and input gradients is that of PyTorch 2.13 (`ScheduleZBVZeroBubble`, after
+arXiv 2401.10241): fill, then forward and input gradient of either chunk in turn, then drain.
+Weight gradients fill the waits with at most 2*pp chunks held.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def exact(shape: Shape) -> Column:
 DEFINITION = Definition(
     name="zb-v",
     schedule=Schedule.ZB_V,
-    paper="Qi et al. 2023, arXiv 2401.10241 section 6; 2024, arXiv 2405.15362",
+    paper="Qi et al. 2023, arXiv 2401.10241 (ZB-V); 2024, arXiv 2405.15362",
     bubble="(pp-1)/2 max(b, w, 2f-b, 2 max(f,b) - 2w) (whole-rank times): skew, no wait inside",
     memory="pp micro-batches on every rank",
     constraints="two chunks per rank; M >= 2pp to fill the bubble",
