@@ -76,9 +76,14 @@ def _forecast(job: Job, row: dict[str, float]) -> Forecast:
         step_time_s=row.pop("step_time_s"),
         low_s=row.pop("low_s"),
         high_s=row.pop("high_s"),
-        peak_gib=row.pop("peak_gib"),
-        upper_gib=row.pop("upper_gib"),
+        peak_gib=_known(row.pop("peak_gib")),
+        upper_gib=_known(row.pop("upper_gib")),
         stack=job.stack,
         generation=job.cluster.gpu.generation,
         terms=row,
     )
+
+
+def _known(figure: float) -> float | None:
+    """None for a figure that was not computed."""
+    return figure if figure == figure else None
