@@ -63,6 +63,17 @@ def test_absurd_value(key: str, value: object, reason: str) -> None:
     assert reason in found[key]
 
 
+def test_number_too_long_to_print() -> None:
+    huge = 10**5000  # str() and repr() of it raise
+    scout = preset_config("llama-4-scout")
+    assert set(problems_of({**LLAMA, "hidden_size": huge})) == {"hidden_size"}
+    assert set(problems_of({**LLAMA, "vocab_size": [huge]})) == {"vocab_size"}
+    assert set(problems_of({**scout, "moe_layers": [huge]})) == {"moe_layers"}
+    assert set(problems_of({**scout, "layer_types": [huge] * 20_000})) == {"layer_types"}
+    assert set(problems_of({"model_type": huge})) == {"model_type"}
+    assert set(problems_of(huge)) == {""}
+
+
 def test_all_problems_at_once() -> None:
     config = {
         **LLAMA,

@@ -19,9 +19,6 @@ from meshwright.model.config import model_from_config
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from meshwright.base.finding import Finding
-    from meshwright.base.locate import Document
-    from meshwright.base.problem import Problem
     from meshwright.model.architecture import Model
 
 _FOLDER = Path(__file__).parent / "presets"
@@ -98,16 +95,5 @@ def _load_file(path: Path) -> Model:
     from meshwright.base.locate import read
 
     document = read(path, syntax="json")
-
-    def located(problem: Problem) -> Finding:
-        return _finding(document, problem)
-
     name = path.parent.name if path.name == "config.json" else path.stem
-    return model_from_config(document.data, name=name, source=str(path), locate=located)
-
-
-def _finding(document: Document, problem: Problem) -> Finding:
-    """A problem at its place in the file."""
-    return document.finding(
-        document.key_of(problem.key), str(problem), reason=problem.reason, hint=problem.hint
-    )
+    return model_from_config(document.data, name=name, source=str(path), locate=document.problem)

@@ -18,7 +18,7 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.names import nearest
 from meshwright.base.problem import Problem
 from meshwright.model import families
-from meshwright.model.fields import Fields
+from meshwright.model.fields import Fields, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -107,7 +107,9 @@ def _read(config: object, *, name: str, source: str) -> Model:
     """The model, or InvalidConfig."""
     if not isinstance(config, dict):
         reason = "is no mapping of keys to values"
-        raise InvalidConfig([Problem("", config, reason, "give the contents of a config.json")])
+        raise InvalidConfig(
+            [Problem("", printable(config), reason, "give the contents of a config.json")]
+        )
     fields, reader = _select(config, name=name, source=source)
     model = reader(fields)
     if fields.problems:
@@ -125,7 +127,7 @@ def _select(config: Mapping[str, Any], *, name: str, source: str) -> tuple[Field
     fields = Fields(text, path=path, name=name, source=source)
     if path:
         fields.assume(f"only the text part ({path}) is read")
-    for candidate in (str(kind), f"{kind}_text"):
+    for candidate in (kind, f"{kind}_text") if isinstance(kind, str) else ():
         reader = reader_of(candidate)
         if reader is not None:
             fields.owner = candidate
@@ -156,7 +158,7 @@ def _generic(fields: Fields, kind: object) -> Reader:
         near = nearest(kind or "", known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
         reason = "is an unknown architecture" if kind else "is missing"
-        fields.problems.append(Problem(fields.located("model_type"), kind, reason, hint))
+        fields.problems.append(Problem(fields.located("model_type"), printable(kind), reason, hint))
         return _nothing
     return known[GENERIC]
 

@@ -21,6 +21,7 @@ MAX_SIZE = 10_000_000  # widths, heads, experts, windows
 MAX_VOCABULARY = 100_000_000
 MAX_LENGTH = 1_000_000_000  # context lengths and windows, in tokens
 _STAND_IN = 1
+_LONGEST = 120  # characters of a wrong value that a message shows
 
 
 class Fields:
@@ -56,7 +57,7 @@ class Fields:
         """Note a problem with a key; `value` defaults to what stands there."""
         self._wrong.add(key)
         found = self.config.get(key) if value is None else value
-        self.problems.append(Problem(self.located(key), found, reason, hint))
+        self.problems.append(Problem(self.located(key), printable(found), reason, hint))
 
     def conflict(
         self, key: str, reason: str, *, beside: Sequence[str] = (), hint: str = ""
@@ -144,7 +145,9 @@ class Fields:
             return None
         wrong = [v for v in values if not _is_int(v) or not 0 <= v < below]
         if wrong:
-            reason = f"holds {wrong[0]!r}, which is no layer number from 0 to {below - 1}"
+            reason = (
+                f"holds {printable(wrong[0])!r}, which is no layer number from 0 to {below - 1}"
+            )
             self.reject(key, reason, value=values)
             return ()
         return tuple(values)
@@ -158,7 +161,7 @@ class Fields:
         wrong = [v for v in values if v not in known]
         if wrong:
             near = nearest(wrong[0], known, limit=1) if isinstance(wrong[0], str) else ()
-            reason = f"holds {wrong[0]!r}; known are {', '.join(known)}"
+            reason = f"holds {printable(wrong[0])!r}; known are {', '.join(known)}"
             self.reject(key, reason, hint=f"did you mean {near[0]}?" if near else "", value=values)
             return None
         if len(values) != length:
@@ -236,6 +239,15 @@ class Fields:
     def _whose_default(self) -> str:
         """Whose default it is, in words."""
         return f"the default of {self.owner}" if self.owner else "default"
+
+
+def printable(value: object) -> object:
+    """A value fit for a message: itself, or a short text where it is too long to be read."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no integer of thousands of digits
+        return "a huge number"
+    return value if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _is_int(value: object) -> bool:
