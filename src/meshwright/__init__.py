@@ -27,7 +27,7 @@ _HOME = {
     "cluster": "meshwright.api",
     "load_model": "meshwright.api",
     "predict": "meshwright.api",
-    "read_job": "meshwright.plan.file",
+    "read_job": "meshwright.api",
     "write_job": "meshwright.plan.file",
 }
 __all__ = [
@@ -49,12 +49,12 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from meshwright.api import check, cluster, load_model, plan, predict
+    from meshwright.api import check, cluster, load_model, plan, predict, read_job
     from meshwright.base.errors import MeshwrightError
     from meshwright.base.finding import Finding
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
-    from meshwright.plan.file import read_job, write_job
+    from meshwright.plan.file import write_job
     from meshwright.plan.job import Job, Workload
     from meshwright.plan.plan import Plan
 

@@ -105,9 +105,19 @@ def plan(
         settings=options(pins or {}, bans or {}, exhaustive=exhaustive),
         top=top,
         objective=objective,
-        stack=stack,
+        stack=known_stack(stack),
         progress=progress,
     )
+
+
+def known_stack(name: str) -> str:
+    """`name`, if a calibration exists for that software stack; else UnknownName."""
+    from meshwright.cost.calibration import default_calibration
+
+    stacks = default_calibration().stacks
+    if name not in stacks:
+        raise UnknownName("stack", name, suggestions=nearest(name, stacks) or tuple(stacks))
+    return name
 
 
 def options(
@@ -131,22 +141,25 @@ def predict(job: Job | str | Path) -> Prediction:
     """Memory and time of a job, or of the plan.toml at a path."""
     from meshwright.cost.predict import predict as predict_job
 
-    return predict_job(_job(job))
+    return predict_job(read_job(job))
 
 
 def check(job: Job | str | Path) -> list[Finding]:
     """What the rules have against a job, or against the plan.toml at a path; errors first."""
     from meshwright.rules.rule import check as check_job
 
-    return check_job(_job(job))
+    return check_job(read_job(job))
 
 
-def _job(job: Job | str | Path) -> Job:
+def read_job(job: Job | str | Path) -> Job:
+    """The job in the plan.toml at a path, its software stack a known one; or the job itself."""
     if isinstance(job, Job):
         return job
-    from meshwright.plan.file import read_job
+    from meshwright.plan.file import read_job as read_file
 
-    return read_job(job)
+    read = read_file(job)
+    known_stack(read.stack)
+    return read
 
 
 def _sequences(global_batch: int | str, seq_len: int) -> int:

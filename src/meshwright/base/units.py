@@ -162,6 +162,8 @@ def format_rate(value_bytes_per_s: float) -> str:
 
 def format_duration(value_s: float) -> str:
     """The largest unit that leaves at least one: "1.25 s", "320 ms", "3.4 d"."""
+    if value_s == 0:
+        return "0 s"
     steps = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
     return _format(value_s, steps, "ns", least=1e-9)
 

@@ -17,6 +17,7 @@ from meshwright import __version__
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 
+_COMPLETE = "_MESHWRIGHT_COMPLETE"  # the variable by which click's completion scripts ask
 COMMANDS = {  # name: where it is defined, and its line in the help, which needs no import
     "plan": ("meshwright.cli.plan", "Find the best parallel strategy for a model on a cluster."),
     "predict": ("meshwright.cli.predict", "Memory and time of one given plan."),
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def run(arguments: list[str] | None = None) -> int:
     """The exit code of one command line; whatever goes wrong is said on stderr."""
     try:
-        code = cli.main(args=arguments, prog_name="meshwright", standalone_mode=False)
+        code = _invoke(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except click.exceptions.Exit as error:
         return error.exit_code
@@ -96,6 +97,17 @@ def run(arguments: list[str] | None = None) -> int:
     except Exception as error:
         return _report_bug(error)
     return code if isinstance(code, int) else EXIT_OK
+
+
+def _invoke(arguments: list[str]) -> Any:
+    """Runs a command, or answers a shell that asks for completions."""
+    instruction = os.environ.get(_COMPLETE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "meshwright", _COMPLETE, instruction)
+    with cli.make_context("meshwright", list(arguments)) as context:
+        return cli.invoke(context)
 
 
 def _report(error: MeshwrightError) -> int:

@@ -31,11 +31,10 @@ def predict(file: str, by: str, as_json: bool) -> int:
 
     What the rules have against the plan goes to stderr; exits with 1 when one of them is an error.
     """
-    from meshwright.plan.file import read_job
     from meshwright.report.findings import finding_record, findings_lines
     from meshwright.report.prediction import prediction_page, prediction_record
 
-    job = read_job(file)
+    job = api.read_job(file)
     findings = api.check(job)
     prediction = api.predict(job)
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, Table, table_of
-from meshwright.base.units import format_number
+from meshwright.base.units import format_count, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
+_MODEL_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="parameters", title="parameters", align="right"),
+    Column(key="active_parameters", title="active", align="right"),
+    Column(key="layers", title="layers", align="right"),
+    Column(key="hidden_size", title="hidden", align="right"),
+    Column(key="vocab_size", title="vocabulary", align="right"),
+    Column(key="description", title="description"),
+)
 _GPU_COLUMNS = (
     Column(key="name", title="name"),
     Column(key="generation", title="generation"),
@@ -38,6 +47,29 @@ _RULE_COLUMNS = (
     Column(key="section", title="section"),
     Column(key="title", title="title"),
 )
+
+
+def model_records() -> list[Record]:
+    """One mapping a preset model."""
+    from meshwright.model.catalogue import catalogue, load
+    from meshwright.model.count import parameters
+
+    records = []
+    for name, description in catalogue().items():
+        model = load(name)
+        count = parameters(model)
+        record = {
+            "name": name,
+            "parameters": count.total,
+            "active_parameters": count.active,
+            "layers": model.num_hidden_layers,
+            "hidden_size": model.hidden_size,
+            "vocab_size": model.vocab_size,
+            "description": description,
+            "source": model.source,
+        }
+        records.append(record)
+    return records
 
 
 def gpu_records() -> list[Record]:
@@ -73,6 +105,15 @@ def rule_record(rule: Rule) -> Record:
         "source": rule.source,
         "doc": rule.doc,
     }
+
+
+def model_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Presets with parameters, total and active, and main dimensions."""
+    counts = ("parameters", "active_parameters")
+    rows = [
+        {**record, **{name: format_count(record[name]) for name in counts}} for record in records
+    ]
+    return table_of(_MODEL_COLUMNS, rows)
 
 
 def gpu_table(records: Sequence[Mapping[str, Any]]) -> Table:
