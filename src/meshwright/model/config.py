@@ -151,16 +151,16 @@ def _generic(fields: Fields, kind: object) -> Reader:
     known = readers()
     if kind is not None and not isinstance(kind, str):
         fields.reject("model_type", "is not text", value=kind)
-    elif _looks_like_llama(fields.config):
+        return _nothing
+    if _looks_like_llama(fields.config):
         shown = f"model_type {kind!r} is unknown" if kind else "no model_type"
         fields.assume(f"{shown}: read as a Llama-like decoder")
-    else:
-        near = nearest(kind or "", known)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
-        reason = "is an unknown architecture" if kind else "is missing"
-        fields.problems.append(Problem(fields.located("model_type"), printable(kind), reason, hint))
-        return _nothing
-    return known[GENERIC]
+        return known[GENERIC]
+    near = nearest(kind or "", known)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    reason = "is an unknown architecture" if kind else "is missing"
+    fields.problems.append(Problem(fields.located("model_type"), printable(kind), reason, hint))
+    return _nothing
 
 
 def _looks_like_llama(config: Mapping[str, Any]) -> bool:
