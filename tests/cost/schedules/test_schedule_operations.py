@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from schedule_cases import KINDS, Pipeline, pipelines
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.cost.schedules import Kind, definitions, operations
+from meshwright.cost.schedules import Kind, definitions, describe, operations
 from meshwright.plan.plan import Schedule
 
 LETTER = {Kind.FORWARD: "F", Kind.BACKWARD: "I", Kind.WEIGHT: "W", Kind.FULL_BACKWARD: "B"}
@@ -127,3 +128,11 @@ def test_every_schedule_of_the_enumeration_is_defined_once():
     assert len(set(names)) == len(names) == len(Schedule) + 1
     assert {d.schedule for d in definitions()} == set(Schedule)
     assert {d.name for s, v in KINDS for d in [Pipeline(s, 2, v, 2).definition]} == set(names)
+
+
+def test_the_page_on_schedules_shows_what_the_code_says():
+    page = (Path(__file__).parents[3] / "docs/concepts/schedules.md").read_text(encoding="utf-8")
+    for row in describe():
+        shown = [row[k] for k in ("name", "bubble", "memory", "constraints", "exactness")]
+        assert f"| {' | '.join(shown)} |" in page
+        assert f"- **{row['name']}**: {row['paper']}" in page
