@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from meshwright.base.errors import InvalidInput, UnknownName
-from meshwright.model.catalogue import catalogue, load, preset_config, presets, resolve
+from meshwright.model.catalogue import (
+    catalogue,
+    load,
+    preset_checked,
+    preset_config,
+    presets,
+    resolve,
+)
 from meshwright.model.count import parameters
 
 if TYPE_CHECKING:
@@ -85,6 +92,7 @@ def test_every_preset_loads_with_source_and_without_assumptions(name: str) -> No
     assert model.name == name
     assert model.source
     assert model.assumptions == ()
+    assert preset_checked(name)
     assert catalogue()[name]
 
 

@@ -170,8 +170,22 @@ def test_unknown_but_llama_like_is_read_and_says_so() -> None:
     assert any("zebra" in text and "Llama-like" in text for text in model.assumptions)
 
 
-def test_unknown_with_experts_is_not_taken_for_llama() -> None:
-    assert set(problems_of({**LLAMA, "model_type": "zebra", "num_experts": 8})) == {"model_type"}
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"num_experts": 8},
+        {"kv_lora_rank": 512},
+        {"hybrid_override_pattern": "M-M*"},
+        {"linear_num_key_heads": 16},
+        {"mamba_num_heads": 8},
+    ],
+)
+def test_unknown_of_another_kind_is_not_taken_for_llama(foreign: dict[str, Any]) -> None:
+    assert set(problems_of({**LLAMA, "model_type": "zebra", **foreign})) == {"model_type"}
+
+
+def test_null_is_not_called_missing() -> None:
+    assert problems_of({**LLAMA, "intermediate_size": None}) == {"intermediate_size": "is null"}
 
 
 @pytest.mark.parametrize("config", [None, [], "llama", 3, {}, {"model_type": 7}])

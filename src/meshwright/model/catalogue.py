@@ -1,7 +1,7 @@
 """The preset models, and how a name or a path becomes a `Model`.
 
-A preset is one file in presets/: what it is, where the facts come from, other names for it and the
-configuration itself in the keys of its family. Adding a model is adding a file.
+A preset is one file in presets/: what it is, where its facts can be found, what second source they
+were compared with, other names for it and the configuration in the keys of its family. Adding a model is adding a file.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ def preset_config(name: str) -> dict[str, Any]:
     """The configuration of a preset, as its publisher's config.json says it."""
     config: dict[str, Any] = _preset(name)["config"]
     return config
+
+
+def preset_checked(name: str) -> str:
+    """What second source a preset's facts were compared with."""
+    checked: str = _preset(name)["checked"]
+    return checked
 
 
 def load(name_or_path: str | Path) -> Model:

@@ -37,14 +37,17 @@ _LLAMA_KEYS = (
     "intermediate_size",
     "vocab_size",
 )
-_NOT_LLAMA_KEYS = (
-    "num_experts",
-    "num_local_experts",
-    "n_routed_experts",
-    "moe_intermediate_size",
-    "kv_lora_rank",
-    "ssm_cfg",
+# parts of keys that only other kinds of layer have: experts, latent attention, state spaces
+_FOREIGN = (
+    "expert",
+    "moe",
+    "lora_rank",
+    "mamba",
+    "ssm",
     "state_size",
+    "linear_",
+    "hybrid",
+    "conv_",
 )
 _INHERITED = ("tie_word_embeddings",)  # a composite configuration may state it at the top only
 
@@ -165,8 +168,8 @@ def _generic(fields: Fields, kind: object) -> Reader:
 
 def _looks_like_llama(config: Mapping[str, Any]) -> bool:
     """True when a Llama-like decoder's keys are all there and none of another kind's."""
-    foreign = any(config.get(key) for key in _NOT_LLAMA_KEYS)
-    return not foreign and all(key in config for key in _LLAMA_KEYS)
+    foreign = any(value and part in str(key) for key, value in config.items() for part in _FOREIGN)
+    return not foreign and all(config.get(key) is not None for key in _LLAMA_KEYS)
 
 
 def _nothing(fields: Fields) -> Model:

@@ -228,13 +228,15 @@ class Fields:
 
     def _missing(self, keys: Sequence[str], *, default: int | None = None) -> None:
         """Note that a required key is absent; name a present key that resembles it."""
-        near = nearest(keys[0], [k for k in self.config if isinstance(k, str)], limit=1)
+        others = [k for k in self.config if isinstance(k, str) and k not in keys]
+        near = nearest(keys[0], others, limit=1)
         hints = [f"did you mean it by {near[0]!r}?"] if near else []
         if default is not None:
             hints.append(f"{self._whose_default()} is {default}")
         self._wrong.add(keys[0])
+        reason = "is null" if keys[0] in self.config else "is missing"
         text = "; ".join(hints)
-        self.problems.append(Problem(self.located(keys[0]), None, "is missing", text))
+        self.problems.append(Problem(self.located(keys[0]), None, reason, text))
 
     def _whose_default(self) -> str:
         """Whose default it is, in words."""
