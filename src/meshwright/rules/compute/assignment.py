@@ -97,6 +97,34 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
 
 
 @rule(
+    "CMP103",
+    "Interleaved schedule with a ragged last group",
+    severity=Severity.WARNING,
+    section=SECTION,
+    source="PaddlePaddle python/paddle/distributed/auto_tuner/prune.py (3.2.0) prune_by_vpp; "
+    + _INTERLEAVING,
+    reads=PIPELINE,
+    confidence="run",
+)
+def groups_are_whole(job: Job) -> Mask:
+    """Interleaving goes by groups of pp micro-batches; a ragged last one leaves every rank waiting.
+
+    Megatron and Paddle refuse most such numbers, torch others.
+
+    Fails: plan(pp=8, vpp=2, tp=4, micro_batch_size=1, global_batch_size=20, dp=2)
+    Passes: plan(pp=8, vpp=2, tp=4, micro_batch_size=1, global_batch_size=32, dp=2)
+    """
+    micro, pp = num_microbatches(job), job.plan.pp
+    return is_interleaved(job) & (micro > pp) & (micro % pp != 0)
+
+
+@groups_are_whole.message
+def _(job: Job) -> str:
+    over = int(num_microbatches(job) % job.plan.pp)
+    return f"{_pipeline(job)}: {over} are left over from groups of {job.plan.pp}"
+
+
+@rule(
     "CMP104",
     "Fewer micro-batches than pipeline ranks",
     severity=Severity.WARNING,

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.plan.job import expert_data_parallel
+from meshwright.plan.plan import Precision
 from meshwright.plan.stages import is_v_shaped
+from meshwright.plan.words import word
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -90,3 +92,34 @@ def _(job: Job) -> str:
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     ep = int(job.plan.ep)
     return {"ep": (ep // 2,)} if ep % 2 == 0 else {}
+
+
+@rule(
+    "MOD214",
+    "8-bit weights without 8-bit products",
+    severity=Severity.ERROR,
+    section=SECTION,
+    source="Megatron-LM megatron/core/transformer/transformer_config.py (0.19.2)",
+    reads=("param_bytes", "precision", "base_weight_bits"),
+    confidence="run",
+)
+def narrow_weights_are_multiplied(job: Job) -> Mask:
+    """Weights that lie in 8 bits are multiplied in 8 bits; wider products need wider weights.
+
+    Frozen weights that are unpacked on use are stated by `base_weight_bits`.
+
+    Fails: plan(param_bytes=1, precision=Precision.BF16)
+    Passes: plan(param_bytes=1, precision=Precision.FP8)
+    """
+    plan = job.plan
+    wide = (plan.precision < int(Precision.FP8)) & (plan.base_weight_bits == 0)
+    return (plan.param_bytes < 2) & wide
+
+
+@narrow_weights_are_multiplied.message
+def _(job: Job) -> str:
+    precision = word("precision", job.plan.precision)
+    return f"param_bytes = {job.plan.param_bytes} with precision = {precision}"
+
+
+narrow_weights_are_multiplied.fix(always(param_bytes=(2,), precision=(Precision.FP8,)))
