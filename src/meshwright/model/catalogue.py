@@ -1,7 +1,8 @@
 """The preset models, and how a name or a path becomes a `Model`.
 
 A preset is one file in presets/: what it is, where its facts can be found, what second source they
-were compared with, other names for it and the configuration in the keys of its family. Adding a model is adding a file.
+were compared with, other names for it and the configuration in the keys of its family. Adding a
+model is adding a file.
 """
 
 from __future__ import annotations
