@@ -1,0 +1,74 @@
+"""The columns that decide what one block keeps: tokens, widths of cuts, bytes of an element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.plan.plan import Precision, Recompute, RecomputeModule
+
+if TYPE_CHECKING:
+    from meshwright.cost.memory.stack import MemoryStack
+    from meshwright.plan.job import Job
+
+INPUT_BYTES = {  # of a saved input of a matrix product, scales of block formats included
+    Precision.FP32: 4.0,
+    Precision.BF16: 2.0,
+    Precision.FP16: 2.0,
+    Precision.FP8: 1.0,
+    Precision.MXFP8: 1.0 + 1 / 32,
+    Precision.NVFP4: 0.5 + 1 / 16,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Local sizes of one rank; scalars or columns.
+
+    `tokens` of one micro-batch on the rank's context-parallel share, `sequence_cut` what divides
+    them outside tensor-parallel regions, `gathered_cut` what divides the kept inputs of
+    column-parallel products. `element` bytes of an activation, `linear_input` bytes of a kept input
+    of a matrix product.
+    """
+
+    tokens: Any
+    seq_len: Any
+    tp: Any
+    ep: Any
+    etp: Any
+    sequence_cut: Any
+    gathered_cut: Any
+    element: Any
+    linear_input: Any
+    flash: Any
+    modules: Any  # RecomputeModule flags, 0 unless recompute is selective
+    distribute_saved: Any
+
+    def covers(self, module: RecomputeModule) -> Any:
+        """True where selective recompute covers the module."""
+        return (self.modules & int(module)) != 0
+
+
+def shape_of(job: Job, stack: MemoryStack) -> Shape:
+    """Local sizes under the job's plan."""
+    plan = job.plan
+    cut = np.where(plan.sequence_parallel, plan.tp, 1)
+    precision = np.asarray(plan.precision)
+    table = np.array([INPUT_BYTES[p] for p in sorted(INPUT_BYTES)])
+    selective = np.asarray(plan.recompute) == int(Recompute.SELECTIVE)
+    return Shape(
+        tokens=plan.micro_batch_size * job.workload.seq_len / np.asarray(plan.cp),
+        seq_len=job.workload.seq_len,
+        tp=np.asarray(plan.tp),
+        ep=np.asarray(plan.ep),
+        etp=np.asarray(plan.etp),
+        sequence_cut=cut,
+        gathered_cut=1 if stack.gathered_inputs else cut,
+        element=np.where(precision == int(Precision.FP32), 4.0, 2.0),
+        linear_input=table[precision],
+        flash=np.asarray(plan.flash_attention),
+        modules=np.where(selective, plan.recompute_modules, 0),
+        distribute_saved=np.asarray(plan.distribute_saved),
+    )

@@ -1,0 +1,311 @@
+"""Memory of one pipeline rank: states, activations in flight, transients, moment by moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.cost.memory.stack import GIB
+from meshwright.plan.job import num_microbatches
+from meshwright.plan.plan import Recompute, Schedule
+from meshwright.plan.stages import stage_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.cost.memory.layer import LayerBytes
+    from meshwright.cost.memory.stack import MemoryStack
+    from meshwright.cost.memory.states import Rates
+    from meshwright.plan.job import Job
+    from meshwright.plan.stages import StageLayers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageMemory:
+    """Bytes on one pipeline rank; scalars or columns.
+
+    The first group is resident; `activations` is what all micro-batches in flight keep, `one` what
+    one of them keeps. Moments are totals: `load` before the first step, `forward` at the end of the
+    warm-up's forward passes, `loss` at the fullest moment of the loss, `backward` as the backward
+    pass starts, `accumulated` as it ends, `step` in the optimizer step.
+    """
+
+    weights: Any
+    gradients: Any
+    optimizer: Any
+    fp8_copies: Any
+    workspace: Any
+    activations: Any
+    in_flight: Any
+    logits: Any
+    gathered_layer: Any
+    gathered_model: Any
+    gathered_head: Any
+    reduce_buffer: Any
+    reduce_last: Any
+    grad_copies: Any
+    buckets: Any
+    recomputed: Any
+    activation_gradients: Any
+    optimizer_temporaries: Any
+    hosted: Any
+    load: Any
+    forward: Any
+    loss: Any
+    backward: Any
+    accumulated: Any
+    step: Any
+
+    @property
+    def peak(self) -> Any:
+        """The fullest moment."""
+        later = np.maximum(np.maximum(self.backward, self.accumulated), self.step)
+        return np.maximum(np.maximum(self.forward, self.loss), later)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """Parameters on a rank before data-parallel sharding, as (dense, expert) pairs."""
+
+    all: tuple[Any, Any]
+    trained: tuple[Any, Any]
+    blocks: Any  # of the blocks alone, dense and expert together
+
+    def weighed(self, rate: tuple[Any, Any]) -> Any:
+        """Bytes of the trained parameters at a rate per parameter."""
+        return self.trained[0] * rate[0] + self.trained[1] * rate[1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Bytes per micro-batch on a rank: what blocks and head keep, and what is made again."""
+
+    blocks: Any
+    head: Any
+    waiting_loss: Any
+    loss_peak: Any
+    made_again: Any
+
+
+def stage_memory_of(
+    job: Job, layers: LayerBytes, rank: Any, *, rates: Rates, stack: MemoryStack
+) -> StageMemory:
+    """Memory of pipeline rank `rank` (a number or a column of ranks)."""
+    stage = stage_layers(job, rank)
+    parameters = rank_parameters(job, layers, stage)
+    kept = kept_bytes(job, layers, stage)
+    states = _states(job, parameters, rates, stack)
+    whole = stage.embedding * layers.ends.whole_gradient
+    states["gradients"] = states["gradients"] + np.where(
+        np.asarray(job.plan.zero_stage) < 3, whole * job.plan.grad_bytes, 0.0
+    )
+    flight = _in_flight(job, rank)
+    transients = _transients(job, layers, stage, parameters, rates=rates, stack=stack)
+    on_device = 1.0 - np.asarray(job.plan.offload_activations)
+    activations = flight * kept.blocks * on_device
+    moments = _moments(job, states, kept, transients, flight=flight, activations=activations)
+    offloaded = flight * kept.blocks - activations
+    hosted = parameters.weighed(rates.hosted) + offloaded
+    del states["resident_gradients"]
+    return StageMemory(
+        **states,
+        **transients,
+        **moments,
+        activations=activations + kept.head,
+        in_flight=flight,
+        logits=kept.loss_peak,
+        recomputed=kept.made_again,
+        hosted=hosted,
+    )
+
+
+def rank_parameters(job: Job, layers: LayerBytes, stage: StageLayers) -> Parameters:
+    """Parameters of the rank's blocks and ends."""
+    plan, ends = job.plan, layers.ends
+    first, last = stage.embedding * 1.0, stage.head * 1.0
+    tied = last * (1 - first) * ends.tied
+    outside = first * ends.embedding + last * ends.head + tied + stage.mtp * ends.mtp
+    if np.any(plan.vocab_over_pipeline):
+        spread = (ends.embedding + ends.head + ends.tied * (np.asarray(plan.pp) > 1)) / plan.pp
+        outside = np.where(plan.vocab_over_pipeline, spread, outside)
+    dense = _total([b.dense for b in layers.blocks], stage.counts)
+    expert = _total([b.expert for b in layers.blocks], stage.counts)
+    if not np.any(plan.lora_rank):
+        every = (dense + outside, expert)
+        return Parameters(all=every, trained=every, blocks=dense + expert)
+    full = np.asarray(plan.lora_rank) == 0
+    trained = (
+        _total([b.trained_dense for b in layers.blocks], stage.counts)
+        + np.where(full, outside, 0.0),
+        _total([b.trained_expert for b in layers.blocks], stage.counts),
+    )
+    return Parameters(all=(dense + outside, expert), trained=trained, blocks=dense + expert)
+
+
+def kept_bytes(job: Job, layers: LayerBytes, stage: StageLayers) -> Kept:
+    """What one micro-batch keeps on the rank, recompute applied."""
+    plan, ends = job.plan, layers.ends
+    blocks, made_again = _recomputed(job, layers, stage)
+    head = stage.head * ends.head_kept
+    peak, waiting = stage.head * ends.loss_peak, stage.head * ends.loss_kept
+    if layers.ends.mtp is not None and job.model.mtp:
+        peak = peak + stage.mtp * ends.loss_kept
+        head = head + stage.mtp * ends.head_kept * 2
+    if np.any(plan.vocab_over_pipeline):
+        spread = np.asarray(plan.vocab_over_pipeline)
+        peak = np.where(spread, ends.loss_peak / plan.pp, peak)
+        waiting = np.where(spread, ends.loss_kept / plan.pp, waiting)
+        head = np.where(spread, ends.head_kept, head)
+    return Kept(
+        blocks=blocks + stage.embedding * ends.embedding_kept,
+        head=head,
+        waiting_loss=waiting,
+        loss_peak=peak,
+        made_again=made_again,
+    )
+
+
+def _recomputed(job: Job, layers: LayerBytes, stage: StageLayers) -> tuple[Any, Any]:
+    """(bytes that the rank's blocks keep, bytes that one backward pass makes again at once).
+
+    Full recompute keeps the input of `recompute_layers` blocks a rank (0 = all) and everything of
+    the rest; the uniform method keeps one input in `recompute_layers` blocks and makes that many
+    blocks again at once.
+    """
+    plan = job.plan
+    kept = _total([b.kept for b in layers.blocks], stage.counts)
+    made_again = _greatest([b.made_again for b in layers.blocks])
+    mode = np.asarray(plan.recompute)
+    full = mode == int(Recompute.FULL)
+    if not np.any(full):
+        return kept, made_again
+    checkpoints = _total([b.checkpoint for b in layers.blocks], stage.counts)
+    depth = np.maximum(stage.layers, 1)
+    asked = np.asarray(plan.recompute_layers)
+    covered = np.where(asked > 0, np.minimum(asked, depth), depth)
+    uniform = np.asarray(plan.recompute_uniform) & (asked > 0)
+    by_block = kept + (checkpoints - kept) * (covered / depth)
+    at_once = np.where(uniform, covered, 1)
+    blocks = np.where(full, np.where(uniform, checkpoints / at_once, by_block), kept)
+    again = _greatest([b.whole - b.checkpoint for b in layers.blocks]) * at_once
+    return blocks, np.where(full, again, made_again)
+
+
+def _states(job: Job, p: Parameters, rates: Rates, stack: MemoryStack) -> dict[str, Any]:
+    """Resident bytes: weights, gradients, optimizer, 8-bit copies, workspace."""
+    frozen = tuple(a - t for a, t in zip(p.all, p.trained, strict=True))
+    weights = p.weighed(rates.weight) + frozen[0] * rates.frozen[0] + frozen[1] * rates.frozen[1]
+    gradients = p.weighed(rates.gradient)
+    accumulates = num_microbatches(job) > 1
+    resident = gradients if stack.persistent_grads else np.where(accumulates, gradients, 0.0)
+    return {
+        "weights": weights,
+        "gradients": gradients,
+        "optimizer": p.weighed(rates.optimizer),
+        "fp8_copies": p.blocks * rates.fp8_copy,
+        "workspace": stack.workspace_gib * GIB,
+        "resident_gradients": resident,
+    }
+
+
+def _transients(
+    job: Job,
+    layers: LayerBytes,
+    stage: StageLayers,
+    p: Parameters,
+    *,
+    rates: Rates,
+    stack: MemoryStack,
+) -> dict[str, Any]:
+    """Buffers that live for part of a step: gathered weights, reductions, gradient copies."""
+    plan, ends = job.plan, layers.ends
+    gathered = _greatest([_pair(b.dense, b.expert, rates.gathered) for b in layers.blocks])
+    reduced = _greatest([_pair(b.dense, b.expert, rates.reduced) for b in layers.blocks])
+    head = stage.head * (ends.head + ends.tied)
+    embedding = stage.embedding * ends.embedding
+    keeps = np.where(plan.reshard_after_forward, 0.0, 1.0)
+    blocks = _pair(p.all[0] - head - embedding, p.all[1], rates.gathered) * keeps
+    replicated = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1)
+    trained = p.trained[0] + p.trained[1]
+    whole = stage.embedding * ends.whole_gradient * rates.gathered[0]
+    return {
+        "gathered_layer": gathered * (1 + stack.prefetch_layers) * (1 - keeps),
+        "gathered_model": blocks,
+        "gathered_head": head * rates.gathered[0],
+        "reduce_buffer": np.maximum(reduced, head * rates.reduced[0]),
+        "reduce_last": np.maximum(gathered + reduced, embedding * rates.reduced[0] + whole),
+        "grad_copies": trained * stack.grad_copy_bytes,
+        "buckets": np.where(replicated, trained, 0.0) * stack.ddp_bucket_bytes,
+        "activation_gradients": _greatest([b.gradients for b in layers.blocks]),
+        "optimizer_temporaries": p.weighed(rates.moment) * stack.optimizer_temp_copies,
+    }
+
+
+def _moments(
+    job: Job,
+    states: dict[str, Any],
+    kept: Kept,
+    transients: dict[str, Any],
+    *,
+    flight: Any,
+    activations: Any,
+) -> dict[str, Any]:
+    """Totals at the moments of a step that can be the fullest."""
+    before = states["weights"] + states["optimizer"] + states["fp8_copies"] + states["workspace"]
+    before = before + transients["buckets"]
+    resident = before + states["resident_gradients"]
+    gpipe = np.asarray(job.plan.schedule) == int(Schedule.GPIPE)
+    head_flight = np.where(gpipe, flight, 1.0)
+    head = kept.head * head_flight + kept.waiting_loss * (head_flight - 1)
+    whole = resident + activations + transients["gathered_model"]
+    after_one = activations * np.maximum(1 - 1 / np.maximum(flight, 1e-9), 0.0)
+    done = before + states["gradients"]
+    computing = kept.made_again + transients["activation_gradients"]
+    return {
+        "load": before,
+        "forward": whole + head + transients["gathered_layer"],
+        "loss": whole + head + kept.loss_peak + transients["gathered_head"],
+        "backward": whole
+        + (head - kept.head)
+        + transients["gathered_layer"]
+        + np.maximum(computing, transients["reduce_buffer"]),
+        "accumulated": done + after_one + transients["grad_copies"] + transients["reduce_last"],
+        "step": done + transients["optimizer_temporaries"],
+    }
+
+
+def _in_flight(job: Job, rank: Any) -> Any:
+    """Micro-batches whose activations the rank holds at once."""
+    from meshwright.cost.schedules import saved_microbatches
+
+    plan = job.plan
+    return saved_microbatches(
+        plan.schedule,
+        pp=plan.pp,
+        vpp=plan.vpp,
+        num_microbatches=num_microbatches(job),
+        stage=rank,
+    )
+
+
+def _pair(dense: Any, expert: Any, rate: tuple[Any, Any]) -> Any:
+    """Bytes of a layer's dense and expert parameters at a rate each."""
+    return dense * rate[0] + expert * rate[1]
+
+
+def _total(values: Sequence[Any], counts: Sequence[Any]) -> Any:
+    """Sum of value times count over the kinds of block."""
+    total = values[0] * counts[0]
+    for value, count in zip(values[1:], counts[1:], strict=True):
+        total = total + value * count
+    return total
+
+
+def _greatest(values: Sequence[Any]) -> Any:
+    """Largest of the values of the kinds of block."""
+    largest = values[0]
+    for value in values[1:]:
+        largest = np.maximum(largest, value)
+    return largest

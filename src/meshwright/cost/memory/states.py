@@ -1,0 +1,117 @@
+"""Weights, gradients, master weights and optimizer states under data-parallel sharding.
+
+ZeRO (Rajbhandari et al., arXiv 1910.02054, section 5): stage 1 divides the optimizer's share, stage
+2 the gradients too, stage 3 the weights too, each by the sharding group. Dense parameters are
+sharded over dp*cp / dp_replicate, routed experts over their own data-parallel group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.plan.job import expert_shard_group, shard_group
+from meshwright.plan.plan import Optimizer, Precision
+
+if TYPE_CHECKING:
+    from meshwright.plan.job import Job
+
+MOMENTS = {  # tensors of the optimizer's width per parameter
+    Optimizer.ADAM: 2.0,
+    Optimizer.ADAM_8BIT: 2.0,
+    Optimizer.ADAFACTOR: 0.01,  # row and column statistics (arXiv 1804.04235)
+    Optimizer.MUON: 1.0,  # momentum; embedding and head use Adam in practice
+    Optimizer.SGD: 0.0,
+    Optimizer.SGD_MOMENTUM: 1.0,
+}
+EIGHT_BIT_STATE = 1.0 + 4.0 / 256  # block-wise quantised moments, one fp32 scale in 256
+NF4_OVERHEAD = 1.032  # double-quantised scales of QLoRA (arXiv 2305.14314, section 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """Bytes a parameter takes on a rank, columns over the plan; dense and expert apart.
+
+    `weight` of a trained and `frozen` of an untrained parameter, `gradient`, `optimizer` on the
+    device and `hosted` of the optimizer on the host, `gathered` of a parameter gathered for use
+    (0 where weights are not sharded), `reduced` of a layer's gradients on their way, `moment` of
+    one tensor of the optimizer, `fp8_copy` of a matrix weight's 8-bit copies.
+    """
+
+    weight: tuple[Any, Any]
+    frozen: tuple[Any, Any]
+    gradient: tuple[Any, Any]
+    optimizer: tuple[Any, Any]
+    hosted: tuple[Any, Any]
+    gathered: tuple[Any, Any]
+    reduced: tuple[Any, Any]
+    moment: tuple[Any, Any]
+    fp8_copy: Any
+
+
+def rates(job: Job) -> Rates:
+    """Bytes per parameter under the job's plan."""
+    plan = job.plan
+    zero = np.asarray(plan.zero_stage)
+    groups = shard_group(plan), expert_shard_group(plan)
+    by_optimizer, by_gradient, by_weight = (
+        tuple(np.where(zero >= stage, g, 1) for g in groups) for stage in (1, 2, 3)
+    )
+    resident = np.where(plan.offload_params, 0.0, plan.param_bytes)
+    base = np.where(
+        np.asarray(plan.base_weight_bits) > 0,
+        np.asarray(plan.base_weight_bits) / 8 * NF4_OVERHEAD,
+        resident,
+    )
+    state = optimizer_state_bytes(job)
+    on_device = state * (1.0 - np.asarray(plan.offload_optimizer))
+    compute = np.where(np.asarray(plan.precision) == int(Precision.FP32), 4.0, 2.0)
+    sharded = tuple((zero >= 3) & (g > 1) for g in groups)
+    return Rates(
+        weight=_over(resident, by_weight),
+        frozen=_over(base, by_weight),
+        gradient=_over(plan.grad_bytes, by_gradient),
+        optimizer=_over(on_device, by_optimizer),
+        hosted=_over(state - on_device, by_optimizer),
+        gathered=(np.where(sharded[0], compute, 0.0), np.where(sharded[1], compute, 0.0)),
+        reduced=_reduced(job, groups, compute),
+        moment=_over(np.asarray(plan.optimizer_state_bytes), by_optimizer),
+        fp8_copy=_fp8_copy(job),
+    )
+
+
+def optimizer_state_bytes(job: Job) -> Any:
+    """Bytes of master copy and moments per updated parameter, before sharding."""
+    plan = job.plan
+    kinds = np.array([MOMENTS[k] for k in sorted(MOMENTS)])
+    optimizer = np.asarray(plan.optimizer)
+    eight_bit = optimizer == int(Optimizer.ADAM_8BIT)
+    width = np.where(eight_bit, EIGHT_BIT_STATE, plan.optimizer_state_bytes)
+    return np.where(plan.master_weights, 4.0, 0.0) + kinds[optimizer] * width
+
+
+def _over(value: Any, groups: tuple[Any, ...]) -> tuple[Any, Any]:
+    """A value divided by the dense and by the expert group."""
+    return value / groups[0], value / groups[1]
+
+
+def _reduced(job: Job, groups: tuple[Any, Any], compute: Any) -> tuple[Any, Any]:
+    """Bytes per parameter of the buffers that reduce one layer's gradients under ZeRO-2 and 3."""
+    plan = job.plan
+    zero = np.asarray(plan.zero_stage)
+    width = compute + np.where(zero >= 3, plan.reduce_bytes, plan.grad_bytes)
+    dense, expert = (np.where((zero >= 2) & (g > 1), width, 0.0) for g in groups)
+    return dense, expert
+
+
+def _fp8_copy(job: Job) -> Any:
+    """Bytes per matrix weight of 8-bit copies, one for each direction of use.
+
+    Transformer Engine keeps the row-wise and the column-wise copy beside a 16-bit weight, and the
+    second beside an 8-bit one.
+    """
+    plan = job.plan
+    narrow = np.asarray(plan.precision) >= int(Precision.FP8)
+    return np.where(narrow, np.where(np.asarray(plan.param_bytes) > 1, 2.0, 1.0), 0.0)

@@ -1,0 +1,150 @@
+"""Peak memory of a plan: the fullest pipeline rank at its fullest moment, with named terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.cost.memory.layer import LayerBytes, layer_bytes, shared_layer_bytes
+from meshwright.cost.memory.stack import GIB, MemoryStack, memory_stack
+from meshwright.cost.memory.stage import StageMemory, stage_memory_of
+from meshwright.cost.memory.states import rates
+from meshwright.plan.stages import representative_stages, stage_layers
+
+if TYPE_CHECKING:
+    from meshwright.plan.job import Job
+
+HOST_BYTES_PER_RANK = 6.0 * GIB  # a Python process with torch, its pinned buffers and loaders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """Memory of a plan in bytes; scalars for one plan, columns for many.
+
+    `peak_bytes` is what the framework's allocator hands out at the fullest moment of the fullest
+    rank, `upper_bytes` its stated upper bound, `stage` that rank. `reserved_bytes` adds
+    fragmentation, `device_bytes` the context and communication buffers outside the allocator;
+    `required_bytes` is what a device must have: the upper bound with those. `host_bytes` is per
+    node. `terms` names every part, `memory.stage<rank>.<part>` for one plan and
+    `memory.<first|second|last>.<part>` for columns.
+    """
+
+    peak_bytes: Any
+    upper_bytes: Any
+    stage: Any
+    reserved_bytes: Any
+    device_bytes: Any
+    required_bytes: Any
+    host_bytes: Any
+    terms: dict[str, Any]
+
+
+def memory(job: Job, stack: MemoryStack | None = None) -> Memory:
+    """Memory of the job's plan or plans."""
+    stack = stack or memory_stack(job.stack)
+    return stage_memory(job, shared_layer_bytes(job, stack), stack)
+
+
+def stage_memory(job: Job, layers: LayerBytes, stack: MemoryStack | None = None) -> Memory:
+    """Memory from the bytes of the blocks: every rank of one plan, representatives of columns."""
+    stack = stack or memory_stack(job.stack)
+    ranks = _ranks(job)
+    per_parameter = rates(job)
+    stages = [
+        stage_memory_of(job, layers, rank, rates=per_parameter, stack=stack) for _, rank in ranks
+    ]
+    peak, fullest = stages[0].peak, ranks[0][1]
+    for (_, rank), stage in zip(ranks[1:], stages[1:], strict=True):
+        fullest = np.where(stage.peak > peak, rank, fullest)
+        peak = np.maximum(peak, stage.peak)
+    hosted = stages[0].hosted
+    for stage in stages[1:]:
+        hosted = np.maximum(hosted, stage.hosted)
+    terms: dict[str, Any] = {}
+    for (name, rank), stage in zip(ranks, stages, strict=True):
+        terms |= _terms(f"memory.{name}", stage)
+        if layers.operators and np.ndim(rank) == 0:
+            terms |= _operator_terms(job, layers, rank, name=name, stage=stage)
+    return _memory(job, peak, fullest, hosted, terms=terms, stack=stack)
+
+
+def _ranks(job: Job) -> tuple[tuple[str, Any], ...]:
+    """Names and ranks to evaluate."""
+    plan = job.plan
+    if len(plan) == 1 and np.ndim(plan.pp) == 0:
+        return tuple((f"stage{rank}", rank) for rank in range(int(plan.pp)))
+    return representative_stages(plan)
+
+
+def _memory(
+    job: Job, peak: Any, fullest: Any, hosted: Any, *, terms: dict[str, Any], stack: MemoryStack
+) -> Memory:
+    """The totals around a peak."""
+    upper = stack.upper_bytes(peak)
+    reserved = peak * (1 + stack.fragmentation)
+    context = stack.context_gib * GIB
+    return Memory(
+        peak_bytes=peak,
+        upper_bytes=upper,
+        stage=fullest,
+        reserved_bytes=reserved,
+        device_bytes=reserved + context,
+        required_bytes=upper + context,
+        host_bytes=(hosted + HOST_BYTES_PER_RANK) * job.cluster.gpus_per_node,
+        terms=terms,
+    )
+
+
+TERM_OF_FIELD = {
+    "weights": "weights",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "fp8_copies": "weights.fp8_copies",
+    "workspace": "workspace",
+    "activations": "activations",
+    "in_flight": "activations.in_flight",
+    "logits": "logits",
+    "gathered_layer": "transient.gathered_layer",
+    "gathered_model": "transient.gathered_model",
+    "gathered_head": "transient.gathered_head",
+    "recomputed": "transient.recomputed",
+    "activation_gradients": "transient.gradients",
+    "reduce_buffer": "buffers.reduce",
+    "reduce_last": "buffers.reduce_last",
+    "optimizer_temporaries": "transient.optimizer",
+    "grad_copies": "buffers.gradient_copies",
+    "buckets": "buffers.buckets",
+    "hosted": "host",
+    "load": "moment.load",
+    "forward": "moment.forward",
+    "loss": "moment.loss",
+    "backward": "moment.backward",
+    "accumulated": "moment.accumulated",
+    "step": "moment.step",
+}
+
+
+def _terms(prefix: str, stage: StageMemory) -> dict[str, Any]:
+    """Named parts of one rank."""
+    named = {
+        f"{prefix}.{TERM_OF_FIELD[f.name]}": getattr(stage, f.name) for f in fields(StageMemory)
+    }
+    return named | {f"{prefix}.peak": stage.peak}
+
+
+def _operator_terms(
+    job: Job, layers: LayerBytes, rank: Any, *, name: str, stage: StageMemory
+) -> dict[str, Any]:
+    """Activations of one rank by operator, all micro-batches in flight together."""
+    parts: dict[str, Any] = {}
+    counts = stage_layers(job, rank).counts
+    for count, operators in zip(counts, layers.operators, strict=True):
+        for operator, value in operators.items():
+            key = f"memory.{name}.activations.{operator}"
+            parts[key] = parts.get(key, 0.0) + value * count * stage.in_flight
+    return parts
+
+
+__all__ = ["Memory", "layer_bytes", "memory", "stage_memory"]
