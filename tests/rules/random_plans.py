@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.plan.job import Job
 from meshwright.plan.plan import Plan
 from meshwright.rules.example import build_job
+from meshwright.rules.rule import prune
 
 DEGREES = (1, 2, 3, 4, 6, 8, 16, 32)
 CHOICES: dict[str, tuple[Any, ...]] = {
@@ -71,9 +72,9 @@ STATED: dict[str, Any] = {
 BASES: dict[str, dict[str, Any]] = {
     "plain": {},
     "stated": STATED,
-    "moe": {"model": "qwen3-30b-a3b", "nodes": 40, **STATED},
+    "moe": {"model": "qwen3-30b-a3b", "nodes": 40, "global_batch_size": 2880, **STATED},
     "long": {"model": "llama-3-70b", "seq_len": 131072, "nodes": 32, "net_bytes_per_s": 1e9},
-    "domain of 72": {"gpus_per_node": 4, "link_domain": 72, "nodes": 36, "imex": False},
+    "domain of 72": {"gpus_per_node": 4, "link_domain": 72, "nodes": 36, "global_batch_size": 2880},
 }
 
 
@@ -92,3 +93,18 @@ def random_column(seed: int, rows: int) -> Plan:
 def random_job(base: str, seed: int, rows: int) -> Job:
     """A base job under a random column of plans."""
     return replace(build_job(**BASES[base]), plan=random_column(seed, rows))
+
+
+def legal_job(base: str, seed: int, rows: int) -> Job:
+    """A base job under a column of random plans that no pruning rule objects to."""
+    rng = np.random.default_rng(seed)
+    job = build_job(**{k: v for k, v in BASES[base].items() if k not in STATED})
+    drawn = {n: rng.choice((1, 1, 2, 4), 2000) for n in ("tp", "pp", "cp", "ep", "vpp")}
+    mesh = np.maximum(job.cluster.num_gpus // (drawn["tp"] * drawn["pp"] * drawn["cp"]), 1)
+    flags = {n: rng.integers(0, 2, 2000) == 1 for n in ("overlap_tp", "distribute_saved")}
+    choices = {n: rng.integers(0, 3, 2000) for n in ("recompute", "zero_stage")}
+    offloads = {"offload_optimizer": rng.choice((0.0, 1.0), 2000)}
+    column = Plan(**drawn, **flags, **choices, **offloads, dp=mesh)
+    legal = job.with_plan(column)
+    kept = np.flatnonzero(prune(legal).alive)[:rows]
+    return legal.with_plan(column.take(kept))

@@ -226,18 +226,25 @@ def check(
     framework: str | None = None,
     version: str | None = None,
 ) -> list[Finding]:
-    """What is wrong with one plan: a finding per rule that fires, errors first, then by code."""
+    """What is wrong with one plan: a finding per rule that fires, errors first, then by code.
+
+    Predictive rules are left out when another rule finds an error: there is nothing to predict.
+    """
     if len(job.plan) != 1:
         raise MeshwrightError("check reads one plan; use prune for a column of plans")
     job = as_numpy(job)
     chosen = all_rules() if rules is None else rules
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        findings = [
-            finding(r, job)
-            for r in chosen
-            if in_scope(r, framework, version) and np.all(r.condition(job))
-        ]
+    scoped = [r for r in chosen if in_scope(r, framework, version)]
+    findings = _findings(job, [r for r in scoped if not r.predictive])
+    if not any(f.severity is Severity.ERROR for f in findings):
+        findings += _findings(job, [r for r in scoped if r.predictive])
     return sorted(findings, key=lambda f: (-int(f.severity), f.code))
+
+
+def _findings(job: Job, rules: Iterable[Rule]) -> list[Finding]:
+    """The findings of the rules that fire."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return [finding(r, job) for r in rules if np.all(r.condition(job))]
 
 
 def finding(rule_: Rule, job: Job) -> Finding:
