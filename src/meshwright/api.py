@@ -5,6 +5,7 @@ Each takes names, paths or the nouns themselves, and returns values; nothing is 
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from meshwright.model.architecture import Model
     from meshwright.search import Options, Result
 
+_MESH = frozenset({"tp", "pp", "cp", "dp"})
 OBJECTIVES = ("throughput", "cost", "memory")
 
 
@@ -108,6 +110,34 @@ def plan(
         stack=known_stack(stack),
         progress=progress,
     )
+
+
+def refused_pins(result: Result, pins: Mapping[str, Any]) -> list[Finding]:
+    """What the rules have against the single-valued pins themselves, whatever the rest of the plan.
+
+    A rule is asked when it reads pinned fields alone, or the mesh alone; degrees that are not
+    pinned take the GPUs that are left. `pins` are as given to `plan`.
+    """
+    from meshwright.rules.rule import check as check_job
+    from meshwright.rules.rule import pruning_rules
+
+    fixed = {n: v[0] for n, v in options(pins, {}).pins.items() if len(v) == 1}
+    pinned = set(fixed)
+    asked = [
+        rule
+        for rule in pruning_rules()
+        if pinned & set(rule.reads)
+        and (set(rule.reads) <= pinned | {"etp"} or set(rule.reads) <= _MESH)
+    ]
+    job = result.job
+    return check_job(job.with_plan(Plan(**_filled(fixed, job.cluster.num_gpus))), asked)
+
+
+def _filled(fixed: Mapping[str, Any], num_gpus: int) -> dict[str, Any]:
+    """Pinned fields, and the first degree of the mesh that is free at the GPUs that are left."""
+    taken = prod(fixed.get(name, 1) for name in _MESH)
+    free = next((name for name in ("dp", "tp", "pp", "cp") if name not in fixed), None)
+    return dict(fixed) if free is None else {**fixed, free: max(num_gpus // taken, 1)}
 
 
 def known_stack(name: str) -> str:

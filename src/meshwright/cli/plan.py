@@ -55,14 +55,15 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
         from meshwright.plan.file import write_job
 
         output.write_file(write, write_job(result.best.job))
+    refused = [] if result.rows else api.refused_pins(result, _pins(asked))
     if as_json:
         from meshwright.report.result import result_record
 
-        output.json(result_record(result))
+        output.json(result_record(result, refused=refused))
     else:
         from meshwright.report.result import result_page
 
-        output.page(result_page(result, written=write or ""))
+        output.page(result_page(result, written=write or "", refused=refused))
     return EXIT_OK if result.rows else EXIT_FINDINGS
 
 

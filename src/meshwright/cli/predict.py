@@ -41,7 +41,7 @@ def predict(file: str, by: str, as_json: bool) -> int:
         record = prediction_record(job, prediction)
         output.json(record | {"findings": [finding_record(f) for f in findings]})
     else:
-        output.page(prediction_page(job, prediction, by=by))
+        output.page(prediction_page(job, prediction, by=by, file=file))
         if findings:
             output.remark("", *findings_lines(findings))
     return exit_code(findings)

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 VIEWS = ("stage", "term", "rank")
 
 
-def prediction_page(job: Job, prediction: Prediction, *, by: str = "stage") -> list[Block]:
-    """Headline, time, memory, then the table that `by` asks for."""
+def prediction_page(
+    job: Job, prediction: Prediction, *, by: str = "stage", file: str
+) -> list[Block]:
+    """Headline, time, memory, then the table that `by` asks for; `file` holds the plan."""
     tables = {"stage": stage_table, "term": term_table, "rank": rank_table}
     return [
         read_line(job),
@@ -35,8 +37,7 @@ def prediction_page(job: Job, prediction: Prediction, *, by: str = "stage") -> l
         "",
         tables[by](job, prediction),
         "",
-        "next: meshwright explain FILE TERM, with a term such as "
-        + next((n for n in prediction.terms if n.count(".") >= 2), "memory"),
+        f"next: meshwright explain {file} {'time' if by == 'term' else 'memory'}",
     ]
 
 

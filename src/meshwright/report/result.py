@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.table import Column, Row, Table
 from meshwright.base.units import GIB, format_duration, format_number
 from meshwright.plan.words import plan_words
+from meshwright.report.findings import finding_lines, finding_record
 from meshwright.report.headline import assumed_line, job_record, read_line
 from meshwright.search.result import describe, summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.base.finding import Finding
     from meshwright.report.page import Block
     from meshwright.search.result import Candidate, Miss, Relaxation, Result, Swing
 
@@ -33,19 +37,26 @@ _COLUMNS = (
 )
 
 
-def result_page(result: Result, *, written: str = "") -> list[Block]:
-    """Everything that `plan` prints; `written` is the file that keeps the best plan, if any."""
+def result_page(
+    result: Result, *, written: str = "", refused: Sequence[Finding] = ()
+) -> list[Block]:
+    """Everything that `plan` prints.
+
+    `written` is the file that keeps the best plan, if any; `refused` is what the rules have against
+    the pins themselves, for a search that found nothing.
+    """
     page: list[Block] = [
         read_line(result.job),
         assumed_line((*result.assumptions, *result.job.model.assumptions)),
         "",
     ]
-    page += _found(result) if result.rows else _nothing(result)
-    page += [census_line(result)]
+    page += _found(result) if result.rows else _nothing(result, refused)
+    if result.candidates:
+        page.append(census_line(result))
     page += [miss_line(miss) for miss in result.misses[:1] if result.rows]
     page += [swing_line(swing) for swing in result.sensitivity]
     page += [f"note: {note}" for note in result.notes]
-    return [*page, next_line(result, written)]
+    return [*page, next_line(result, written=written, refused=refused)]
 
 
 def candidate_table(rows: tuple[Candidate, ...]) -> Table:
@@ -79,17 +90,22 @@ def swing_line(swing: Swing) -> str:
     return f"depends on: {change}, else {describe(swing.winner)} wins and {cost}"
 
 
-def next_line(result: Result, written: str) -> str:
+def next_line(result: Result, *, written: str, refused: Sequence[Finding]) -> str:
     """The command to type next."""
-    if not result.rows:
-        codes = [name for name in result.rejected if name.isupper()]
-        return f"next: meshwright explain {codes[0]}" if codes else "next: add nodes with --nodes"
-    if written:
+    if result.rows and written:
         return f"next: meshwright explain {written} memory"
-    return "next: add --write plan.toml to keep the best plan, then meshwright predict plan.toml"
+    if result.rows:
+        return (
+            "next: add --write plan.toml to keep the best plan, then meshwright predict plan.toml"
+        )
+    codes = [finding.code for finding in refused]
+    codes += [name for name in result.rejected if name != "memory" and not codes]
+    if codes and "memory" not in result.rejected:
+        return f"next: meshwright explain {codes[0]}"
+    return "next: more --nodes, a GPU with more memory, or --pin offload_optimizer=1"
 
 
-def result_record(result: Result) -> dict[str, Any]:
+def result_record(result: Result, *, refused: Sequence[Finding] = ()) -> dict[str, Any]:
     """The whole result for JSON, units in the key names."""
     return {
         "job": job_record(result.job),
@@ -105,6 +121,7 @@ def result_record(result: Result) -> dict[str, Any]:
         "relaxations": [
             {"constraint": r.constraint, "admits": r.admits} for r in result.relaxations
         ],
+        "refused_pins": [finding_record(finding) for finding in refused],
         "minimum_gpus": result.minimum_gpus,
         "sensitivity": [
             {"assumption": s.assumption, "factor": s.factor, "winner": describe(s.winner)}
@@ -132,9 +149,10 @@ def _found(result: Result) -> list[Block]:
     return lines
 
 
-def _nothing(result: Result) -> list[Block]:
+def _nothing(result: Result, refused: Sequence[Finding]) -> list[Block]:
     """What stands in the way, when no plan is left."""
     lines: list[Block] = ["no plan fits"]
+    lines += [f"  {line}" for finding in refused for line in finding_lines(finding)]
     lines += [_relaxation_line(relaxation) for relaxation in result.relaxations]
     lines += [f"  nearest: {miss_line(miss).split(': ', 1)[1]}" for miss in result.misses]
     if result.minimum_gpus is not None:

@@ -106,7 +106,8 @@ def _operand_words(operands: Mapping[str, Any]) -> str:
 def _operand(value: Any) -> str:
     if isinstance(value, bool | str):
         return str(value)
-    return format_number(value) if isinstance(value, float) else f"{value:,}"
+    is_whole = isinstance(value, int) or float(value).is_integer()
+    return f"{int(value):,}" if is_whole else format_number(value)
 
 
 def _tree(

@@ -1,0 +1,52 @@
+"""Writes docs/reference from the code, and reruns the console blocks of README.md and docs/guides.
+
+    python scripts/generate_docs.py           writes what is stale
+    python scripts/generate_docs.py --check   lists what is stale and exits with 1
+
+Accuracy figures (docs/accuracy.md) are written by `meshwright validate --write-docs`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reference import pages
+from transcripts import rerun
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def wanted() -> Iterator[tuple[Path, str]]:
+    """Every generated file with the text that it should have."""
+    for name, text in pages().items():
+        yield REFERENCE / f"{name}.md", text
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))):
+        yield path, rerun(path.read_text(encoding="utf-8"))
+
+
+def main(arguments: list[str]) -> int:
+    """Writes or checks; 1 when a check finds something stale."""
+    stale = [(path, text) for path, text in wanted() if _read(path) != text]
+    for path, text in stale:
+        print(f"stale: {path.relative_to(ROOT)}")
+        if "--check" not in arguments:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    if stale and "--check" in arguments:
+        print("run `make docs`")
+        return 1
+    return 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,185 @@
+"""The pages of docs/reference, as Markdown made from the code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from meshwright.base.units import format_count, format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from meshwright.rules.rule import Rule
+
+NOTE = "<!-- Written by scripts/generate_docs.py; change the code, then run `make docs`. -->"
+SECTIONS = {
+    "4.1": "Data parallelism: partitioning",
+    "4.2": "Data parallelism: synchronisation",
+    "4.3": "Data parallelism: loading and storage",
+    "5.1": "Model parallelism: structure partitioning",
+    "5.2": "Model parallelism: parameter sharing",
+    "5.3": "Model parallelism: communication",
+    "6.1": "Compute parallelism: task assignment",
+    "6.2": "Compute parallelism: resource scheduling",
+    "6.3": "Compute parallelism: load balance",
+    "7.1": "Communication parallelism: protocol",
+    "7.2": "Communication parallelism: pattern",
+    "7.3": "Communication parallelism: resources",
+}
+
+
+def pages() -> dict[str, str]:
+    """Text of every reference page by its name."""
+    return {
+        "rules": rules_page(),
+        "models": models_page(),
+        "gpus": gpus_page(),
+        "schedules": schedules_page(),
+        "terms": terms_page(),
+        "cli": cli_page(),
+    }
+
+
+def rules_page() -> str:
+    """Every rule by section, with what goes wrong, why, and its source."""
+    from meshwright.rules.rule import all_rules
+
+    rules = all_rules()
+    text = [_title("Rules"), f"{len(rules)} rules. `meshwright explain CODE` prints one of them."]
+    for section in sorted({rule.section for rule in rules}):
+        text += ["", f"## {section} {SECTIONS.get(section, '')}".rstrip()]
+        text += [_rule(rule) for rule in rules if rule.section == section]
+    return _joined(text)
+
+
+def _rule(rule: Rule) -> str:
+    facts = f"{rule.severity.label}, holds for {rule.scope}, evidence: {rule.confidence}"
+    body = rule.doc.replace("\n\nFails:", "\n\n    Fails:").replace("\nPasses:", "\n    Passes:")
+    return f"\n### {rule.code}: {rule.title}\n\n*{facts}*\n\n{body}\n\nSource: {rule.source}"
+
+
+def models_page() -> str:
+    """Presets with parameters and source."""
+    from meshwright.report.catalogues import model_records
+
+    rows = [
+        [
+            r["name"],
+            format_count(r["parameters"]),
+            format_count(r["active_parameters"]),
+            r["layers"],
+            r["hidden_size"],
+            r["source"],
+        ]
+        for r in model_records()
+    ]
+    head = ("name", "parameters", "active", "layers", "hidden", "source")
+    return _joined(
+        [_title("Models"), "Any other model is read from its config.json.", "", *_table(head, rows)]
+    )
+
+
+def gpus_page() -> str:
+    """Devices with rates, price and source."""
+    from meshwright.report.catalogues import gpu_records
+
+    keys = ("memory_gib", "memory_gb_per_s", "bf16_tflops", "fp8_tflops", "usd_per_gpu_hour")
+    rows = [
+        [r["name"], r["generation"], *(_number(r[k]) for k in keys), r["default_node"], r["source"]]
+        for r in gpu_records()
+    ]
+    head = (
+        "name",
+        "generation",
+        "GiB",
+        "GB/s",
+        "bf16 TFLOP/s",
+        "fp8 TFLOP/s",
+        "$/h",
+        "node",
+        "source",
+    )
+    return _joined(
+        [
+            _title("GPUs"),
+            "Dense rates. `docs/guides/add-a-gpu.md` adds one.",
+            "",
+            *_table(head, rows),
+        ]
+    )
+
+
+def schedules_page() -> str:
+    """Pipeline schedules with bubble, memory and paper."""
+    from meshwright.report.catalogues import schedule_records
+
+    keys = ("name", "bubble", "memory", "constraints", "exactness", "paper")
+    head = ("name", "bubble", "activations held", "needs", "closed form exact when", "source")
+    rows = [[r[key] for key in keys] for r in schedule_records()]
+    return _joined([_title("Schedules"), *_table(head, rows)])
+
+
+def terms_page() -> str:
+    """The terms of a prediction with formula and source, from a plan that has most of them."""
+    from meshwright import api
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
+
+    job = Job(
+        model=api.load_model("mixtral-8x7b"),
+        cluster=api.cluster("H100:8", nodes=4),
+        workload=api.workload(seq_len=4096, global_batch=256),
+        plan=Plan(tp=2, pp=2, cp=2, ep=4, dp=4),
+    )
+    terms = api.predict(job).terms
+    rows = [
+        [f"`{name}`", t.unit, t.formula, t.evidence, t.source]
+        for name, t in sorted(terms.items())
+        if ".stage1" not in name
+    ]
+    head = ("term", "unit", "formula", "evidence", "source")
+    note = (
+        "`memory.stage0` stands for every pipeline stage. `meshwright explain FILE TERM` fills in."
+    )
+    return _joined([_title("Terms"), note, "", *_table(head, rows)])
+
+
+def cli_page() -> str:
+    """The help of every command."""
+    from meshwright.cli.main import COMMANDS, cli
+
+    text = [_title("Command line"), "```text", _help(cli, "meshwright"), "```"]
+    for name in COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        if command is not None:
+            text += ["", f"## {name}", "", "```text", _help(command, f"meshwright {name}"), "```"]
+    return _joined(text)
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
+    return command.get_help(context).rstrip()
+
+
+def _title(text: str) -> str:
+    return f"{NOTE}\n\n# {text}\n"
+
+
+def _joined(lines: Iterable[str]) -> str:
+    return "\n".join(lines) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
+
+
+def _number(value: float | None) -> str:
+    return format_number(value) if value else ""
