@@ -19,6 +19,7 @@ from meshwright.rules.environment import (
     protocols,
     variable,
 )
+from meshwright.rules.predicted import EVERY_FIELD, peak_bytes
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 RING_LATENCY_NODES = 32
 RING_LATENCY_BYTES = 16e6
+SWITCH_REDUCTION_BYTES = 2e9
 _NVLINK_SWITCHES = ("NCCL_MNNVL_ENABLE", "NCCL_CUMEM_ENABLE")
 _ENV = "NCCL docs/userguide/source/env.rst (2.30.7)"
 _TUNING = "NCCL src/graph/tuning.cc ncclTopoTuneModel (2.30.7)"
@@ -238,6 +240,42 @@ def _nics(job: Job) -> int:
 @sharp_has_enough_nics.message
 def _(job: Job) -> str:
     return f"{_nics(job)} NICs for {job.cluster.gpus_per_node} GPUs a node"
+
+
+@rule(
+    "COM113",
+    "In-switch NVLink reduction where memory is short",
+    severity=Severity.INFO,
+    section="7.1",
+    source=f"{_ENV}, NCCL_NVLS_ENABLE; Megatron-LM megatron/core/transformer/moe/README.md",
+    reads=EVERY_FIELD,
+    confidence="doc",
+    predictive=True,
+)
+def switch_reduction_has_memory(job: Job) -> Mask:
+    """NVLink SHARP allocates buffers beside NCCL's, and initialization fails when it cannot.
+
+    It is on by itself where NVSwitch can reduce. Off, it frees about 2 GB; user buffers and SHARP
+    need it on.
+
+    Fails: plan(micro_batch_size=8)
+    Passes: plan(micro_batch_size=1, tp=4)
+    Passes: plan(micro_batch_size=8, environment=(("NCCL_NVLS_ENABLE", "0"),))
+    """
+    switched = job.cluster.gpu.generation in ("hopper", "blackwell")
+    wanted = bool(job.workload.runtime.use_sharp) or integer(job, "NCCL_NVLS_ENABLE") == 0
+    if wanted or not switched or job.cluster.links[0].kind != "nvlink":
+        return False
+    return peak_bytes(job) > job.cluster.gpu.memory_bytes - SWITCH_REDUCTION_BYTES
+
+
+@switch_reduction_has_memory.message
+def _(job: Job) -> str:
+    peak, device = format_bytes(float(peak_bytes(job))), job.cluster.gpu.memory_bytes
+    return f"a peak of {peak} of {format_bytes(device)}, and NCCL_NVLS_ENABLE is not 0"
+
+
+switch_reduction_has_memory.fix(always(NCCL_NVLS_ENABLE=(0,)))
 
 
 # Paths
