@@ -1,0 +1,91 @@
+"""Predicted memory for the rules that weigh it, computed once for all of them.
+
+Such rules are marked `predictive`: a search predicts memory anyway and leaves them out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from functools import lru_cache, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.cost.memory import memory
+from meshwright.plan.plan import Plan
+
+if TYPE_CHECKING:
+    from meshwright.cost.memory import Memory
+    from meshwright.plan.job import Job
+
+EVERY_FIELD = tuple(f.name for f in fields(Plan))  # a prediction depends on the whole plan
+GIB = 2.0**30
+FULL_SHARE = 0.95  # of the device's memory, beyond which the allocator gives up
+_STATES = ("weights", "gradients", "optimizer", "weights.fp8_copies")
+
+
+class _Same:
+    """A job as a key: the same object, not an equal one (plans of columns do not compare)."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.job is self.job
+
+    def __hash__(self) -> int:
+        return id(self.job)
+
+
+@lru_cache(maxsize=4)
+def _memory(same: _Same) -> Memory:
+    """The prediction for one of the jobs asked about last."""
+    plan = same.job.plan
+    if np.ndim(plan.pp) == 0 and len(plan) == 1:
+        return memory(same.job.with_plan(plan.replace(pp=np.atleast_1d(plan.pp))))
+    return memory(same.job)
+
+
+def predicted_memory(job: Job) -> Memory:
+    """The cost model's memory of the job's plan or plans; one plan is a column of one row.
+
+    So one plan is judged by the same representative pipeline ranks as a column.
+    """
+    return _memory(_Same(job))
+
+
+def figure(job: Job, name: str) -> Any:
+    """A field of the predicted memory, such as "peak_bytes": one value or a column."""
+    value = np.asarray(getattr(predicted_memory(job), name))
+    return value[0] if len(job.plan) == 1 and value.shape == (1,) else value[()]
+
+
+def peak_bytes(job: Job) -> Any:
+    """Predicted peak of the fullest rank, in bytes."""
+    return figure(job, "peak_bytes")
+
+
+def state_bytes(job: Job) -> Any:
+    """Weights, gradients and optimizer states on the rank that holds most of them, in bytes."""
+    terms = predicted_memory(job).terms
+    ranks = dict.fromkeys(name.split(".")[1] for name in terms)
+    per_rank = [sum(terms[f"memory.{rank}.{state}"] for state in _STATES) for rank in ranks]
+    total = np.asarray(reduce(np.maximum, per_rank))
+    return total[0] if len(job.plan) == 1 and total.shape == (1,) else total[()]
+
+
+def overflows(job: Job, share: float = FULL_SHARE) -> Any:
+    """True where the predicted peak exceeds this share of the device's memory."""
+    return peak_bytes(job) > share * job.cluster.gpu.memory_bytes
+
+
+def gib(number: Any) -> str:
+    """Bytes as words: "61.2 GiB"."""
+    return f"{float(number) / GIB:.1f} GiB"
+
+
+def of_device(job: Job, number: Any) -> str:
+    """Bytes beside the device's memory, as words."""
+    return f"{gib(number)} on a device of {gib(job.cluster.gpu.memory_bytes)}"
