@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 import transcripts
 
 ROOT = Path(__file__).parents[2]
