@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_plans import BASES, legal_job, random_job
 
+from meshwright.plan.plan import Plan
 from meshwright.rules.rule import all_rules, check, mask, prune, pruning_rules
 
 if TYPE_CHECKING:
@@ -86,3 +88,19 @@ def test_scalar_fields_beside_columns(base: str) -> None:
         assert np.array_equal(np.broadcast_to(left[code], 40), np.broadcast_to(right[code], 40)), (
             code
         )
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_rows_down_and_options_across_broadcast(base: str) -> None:
+    """A search writes meshes down and options across; the block equals the flat column."""
+    job, down = random_job(base, seed=5, rows=6), ("tp", "pp", "cp", "dp", "ep", "micro_batch_size")
+    block, flat = {}, {}
+    for f in (f.name for f in fields(Plan) if f.name != "layout"):
+        column = getattr(job.plan, f)
+        block[f] = column[:, None] if f in down else column[None, :]
+        flat[f] = np.broadcast_to(block[f], (6, 6)).ravel()
+    across = mask(job.with_plan(Plan(**block)), ARITHMETIC)
+    single = mask(job.with_plan(Plan(**flat)), ARITHMETIC)
+    for code, bad in across.items():
+        square = np.broadcast_to(single[code], 36).reshape(6, 6)
+        assert np.array_equal(np.broadcast_to(bad, (6, 6)), square), code

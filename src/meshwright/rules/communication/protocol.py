@@ -258,15 +258,18 @@ def switch_reduction_has_memory(job: Job) -> Mask:
     It is on by itself where NVSwitch can reduce. Off, it frees about 2 GB; user buffers and SHARP
     need it on.
 
-    Fails: plan(micro_batch_size=8)
-    Passes: plan(micro_batch_size=1, tp=4)
-    Passes: plan(micro_batch_size=8, environment=(("NCCL_NVLS_ENABLE", "0"),))
+    Fails: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128,
+        gpu_memory_bytes=3e9)
+    Passes: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128)
+    Passes: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128,
+        gpu_memory_bytes=3e9, environment=(("NCCL_NVLS_ENABLE", "0"),))
     """
     switched = job.cluster.gpu.generation in ("hopper", "blackwell")
     wanted = bool(job.workload.runtime.use_sharp) or integer(job, "NCCL_NVLS_ENABLE") == 0
     if wanted or not switched or job.cluster.links[0].kind != "nvlink":
         return False
-    return peak_bytes(job) > job.cluster.gpu.memory_bytes - SWITCH_REDUCTION_BYTES
+    free = job.cluster.gpu.memory_bytes - peak_bytes(job)
+    return (free >= 0) & (free < SWITCH_REDUCTION_BYTES)
 
 
 @switch_reduction_has_memory.message
