@@ -259,10 +259,10 @@ def switch_reduction_has_memory(job: Job) -> Mask:
     need it on.
 
     Fails: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128,
-        gpu_memory_bytes=3e9)
+        gpu_memory_bytes=1.9e9)
     Passes: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128)
     Passes: plan(num_hidden_layers=1, hidden_size=256, vocab_size=1000, seq_len=128,
-        gpu_memory_bytes=3e9, environment=(("NCCL_NVLS_ENABLE", "0"),))
+        gpu_memory_bytes=1.9e9, environment=(("NCCL_NVLS_ENABLE", "0"),))
     """
     switched = job.cluster.gpu.generation in ("hopper", "blackwell")
     wanted = bool(job.workload.runtime.use_sharp) or integer(job, "NCCL_NVLS_ENABLE") == 0
