@@ -19,6 +19,7 @@ from meshwright.cost.calibration import (
     calibration_from_table,
     default_calibration,
 )
+from meshwright.cost.memory import memory, memory_stack
 from meshwright.cost.step import step_time
 from meshwright.evidence.batches import batches, column
 from meshwright.evidence.fit import Parameter, fit, source_weights
@@ -91,6 +92,9 @@ class Measured:
         self.jobs: list[Job | Inexpressible] = [job for _, job in kept]
         self.batches: tuple[Batch, ...] = batches(self.jobs)
         self.calibration = calibration
+        self.peak_bytes = [
+            memory(b.job, memory_stack(b.job.stack)).peak_bytes for b in self.batches
+        ]
         self.seconds: NDArray[np.float64] = np.asarray(
             [run.step_time_s for run in self.runs], dtype=float
         )
@@ -105,10 +109,11 @@ class Measured:
         wanted = np.zeros(len(self.runs), dtype=bool)
         wanted[rows] = True
         seconds = np.ones(len(self.runs))
-        for batch in self.batches:
+        for position, batch in enumerate(self.batches):
             indices = np.asarray(batch.indices)
             if wanted[indices].any():
-                seconds[indices] = column(step_time(batch.job, calibration).step_s, len(batch))
+                found = step_time(batch.job, calibration, peak_bytes=self.peak_bytes[position])
+                seconds[indices] = column(found.step_s, len(batch))
         return seconds[rows]
 
     def touched_by(self, key: Key) -> NDArray[np.int64]:
@@ -317,9 +322,16 @@ def read_calibration(path: str | Path) -> Calibration:
 
 
 def write_fit(
-    runs: Sequence[Run], out: str | Path, *, exponent: float = 0.7, max_evaluations: int = 30
+    runs: Sequence[Run],
+    out: str | Path,
+    *,
+    calibration: Calibration | None = None,
+    exponent: float = 0.7,
+    max_evaluations: int = 30,
 ) -> Fitted:
-    """Refit to the judged rows of `runs` and write the calibration to `out`."""
-    calibration, found = refit(runs, exponent=exponent, max_evaluations=max_evaluations)
-    Path(out).write_text(calibration_toml(calibration, fitted_on(runs)), encoding="utf-8")
+    """Refit to the judged rows of `runs`, beginning at `calibration`, and write it to `out`."""
+    fitted, found = refit(
+        runs, calibration=calibration, exponent=exponent, max_evaluations=max_evaluations
+    )
+    Path(out).write_text(calibration_toml(fitted, fitted_on(runs)), encoding="utf-8")
     return found

@@ -63,6 +63,11 @@ def validate(
     help="The calibration file to write.",
 )
 @click.option(
+    "--start",
+    type=click.Path(path_type=Path),
+    help="The calibration file to begin at; the packaged one by default.",
+)
+@click.option(
     "--exponent",
     type=click.FloatRange(0, 1),
     default=0.7,
@@ -70,14 +75,22 @@ def validate(
     help="0 gives every row the same weight, 1 every source.",
 )
 @click.option("--max-evaluations", type=click.IntRange(1), default=30, show_default=True)
-def fit(runs: Path | None, out: Path, exponent: float, max_evaluations: int) -> None:
+def fit(
+    runs: Path | None, out: Path, start: Path | None, exponent: float, max_evaluations: int
+) -> None:
     """Refit the efficiencies to measurements."""
-    from meshwright.evidence.calibrating import write_fit
+    from meshwright.evidence.calibrating import read_calibration, write_fit
     from meshwright.evidence.runs import packaged_runs, read_runs
 
     measured = packaged_runs() if runs is None else read_runs(runs)
     _report_findings(measured)
-    found = write_fit(measured.rows, out, exponent=exponent, max_evaluations=max_evaluations)
+    found = write_fit(
+        measured.rows,
+        out,
+        calibration=read_calibration(start) if start else None,
+        exponent=exponent,
+        max_evaluations=max_evaluations,
+    )
     click.echo(
         f"{len(found.values)} parameters, {found.evaluations} evaluations: "
         f"robust cost {found.cost_before:.4g} -> {found.cost_after:.4g}, written to {out}"

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 class Forecast:
     """What is predicted for one row, or the reason why nothing is.
 
-    Seconds and GiB; `low_s` and `high_s` bound the stated 90% interval of the step time, `terms`
-    holds the main parts by name (`*_s`, `*_gib`).
+    Seconds and GiB; `low_s` and `high_s` bound the stated 90% interval of the step time.
+    `peak_gib` is the framework's allocated peak and `upper_gib` its bound, `reserved_gib` what the
+    allocator holds, `device_gib` what nvidia-smi shows. `terms` has the main parts by name.
     """
 
     reason: str = ""
@@ -34,6 +35,8 @@ class Forecast:
     high_s: float | None = None
     peak_gib: float | None = None
     upper_gib: float | None = None
+    reserved_gib: float | None = None
+    device_gib: float | None = None
     stack: str = ""
     generation: str = ""
     terms: Mapping[str, float] = field(default_factory=dict)
@@ -70,20 +73,18 @@ def _batch(batch: Batch, calibration: Calibration | None) -> list[Forecast]:
 
 def _forecast(job: Job, row: dict[str, float]) -> Forecast:
     """One forecast from its figures by name; what is not a head is a term."""
-    if not row["step_time_s"] > 0:
-        return Forecast(reason=f"no cost: step time comes out as {row['step_time_s']}")
+    for name in ("step_time_s", "peak_gib"):
+        if not 0 < row[name] < float("inf"):
+            return Forecast(reason=f"no cost: {name} comes out as {row[name]}")
     return Forecast(
         step_time_s=row.pop("step_time_s"),
         low_s=row.pop("low_s"),
         high_s=row.pop("high_s"),
-        peak_gib=_known(row.pop("peak_gib")),
-        upper_gib=_known(row.pop("upper_gib")),
+        peak_gib=row.pop("peak_gib"),
+        upper_gib=row.pop("upper_gib"),
+        reserved_gib=row.pop("reserved_gib"),
+        device_gib=row.pop("device_gib"),
         stack=job.stack,
         generation=job.cluster.gpu.generation,
         terms=row,
     )
-
-
-def _known(figure: float) -> float | None:
-    """None for a figure that was not computed."""
-    return figure if figure == figure else None

@@ -22,6 +22,7 @@ class Habits:
     layer counts; `flash_since` is the first year with a fused attention kernel. `wide_params`
     keeps fp32 weights and casts them; `pure` keeps everything in 16 bits. `grad_bytes` and
     `reduce_bytes` are the gradient buffer's and the wire's width in 16-bit training.
+    `reports_first_rank`: the memory that it logs is that of rank 0, not of the fullest rank.
     """
 
     pattern: str
@@ -40,6 +41,7 @@ class Habits:
     cost_balanced_stages: bool = False
     slot_balanced_stages: bool = False
     tp_shards_sequence: bool = False
+    reports_first_rank: bool = False
 
     def stack(self, year: int) -> str:
         """The name of the stack of `year`, the oldest for years before it."""
@@ -147,6 +149,7 @@ FRAMEWORKS: tuple[Habits, ...] = (
     Habits(
         pattern=r"nanotron",
         stacks=((2024, "nanotron"),),
+        reports_first_rank=True,
         cost_balanced_stages=True,
     ),
     Habits(
@@ -220,6 +223,11 @@ FRAMEWORKS: tuple[Habits, ...] = (
 )
 
 UNKNOWN = Habits(pattern="", stacks=((0, "default"),))
+
+
+FIRST_RANK_STACKS = frozenset(
+    name for habits in FRAMEWORKS if habits.reports_first_rank for _, name in habits.stacks
+)
 
 
 def habits_of(row: Row) -> Habits:

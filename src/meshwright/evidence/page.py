@@ -123,9 +123,14 @@ def _memory_goals(summary: Summary) -> list[Cells]:
     if memory is None:
         return []
     pooled, upper = memory.judgement.pooled, memory.bound
-    return [
+    rows: list[Cells] = [
         ("peak memory: median", "6%", percent(pooled.median)),
         ("peak memory: 90th percentile", "15%", percent(pooled.p90)),
+    ]
+    if upper is None:
+        return rows
+    return [
+        *rows,
         ("peak memory above its bound", "2% of rows", percent(upper.exceeded)),
         ("bound above the estimate, median row", "12%", percent(upper.median_margin)),
     ]
@@ -160,13 +165,14 @@ def _coverage(coverage: Coverage) -> str:
 
 def _memory(kind: str, memory: Memory) -> str:
     """Errors of peak memory against one kind of figure."""
+    section = _errors(f"Peak memory: {kind}", "source", memory.judgement.by_source)
     upper = memory.bound
-    text = (
-        f"The upper bound is exceeded in {percent(upper.exceeded)} of {upper.rows} rows and lies "
-        f"{percent(upper.median_margin)} above the estimate in the median row.\n"
+    if upper is None:
+        return section
+    return (
+        f"{section}\nThe upper bound is exceeded in {percent(upper.exceeded)} of {upper.rows} rows "
+        f"and lies {percent(upper.median_margin)} above the estimate in the median row.\n"
     )
-    by_source = memory.judgement.by_source
-    return f"{_errors(f'Peak memory against {kind} bytes', 'source', by_source)}\n{text}"
 
 
 def _ranking(summary: Summary) -> str:

@@ -109,13 +109,13 @@ def _schedule(row: Row) -> Schedule:
 def _micro_batch(row: Row, *, dp: int) -> int:
     """Sequences in a micro-batch: stated, or what batch, dp and accumulation leave."""
     batch = row.needed("global_batch")
-    stated = row.integer("micro_batch")
-    if stated is not None:
+    if row.integer("micro_batch") is not None:
+        stated = row.needed("micro_batch")
         if batch % (dp * stated):
             raise CannotExpress(
                 f"global_batch {batch} is not a multiple of dp*micro_batch = {dp * stated}"
             )
-        return row.needed("micro_batch")
+        return stated
     steps = row.integer("grad_accum")
     if steps and batch % (dp * steps) == 0:
         return batch // (dp * steps)

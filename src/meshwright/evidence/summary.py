@@ -6,8 +6,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from meshwright.evidence.errors import bound, coverage, errors, errors_by, judge, relative_error
 from meshwright.evidence.ranking import groups, summarize
 
@@ -19,11 +17,13 @@ if TYPE_CHECKING:
     from meshwright.evidence.ranking import Group, Ranking
     from meshwright.evidence.row import Row, Run
 
-MEMORY_KINDS = {
-    "allocated": "allocated_gib",
-    "reserved": "reserved_gib",
-    "other": "other_gib",
-}
+MEMORY_KINDS: Mapping[str, tuple[str, str]] = {
+    "allocated": ("allocated_gib", "peak_gib"),
+    "reserved": ("reserved_gib", "reserved_gib"),
+    "printed as allocated, GB of unknown base": ("other_gib", "peak_gib"),
+    "nvidia-smi or unspecified": ("other_gib", "device_gib"),
+}  # what was measured, and the forecast that it is held against
+_PRINTED = r"max_memory_allocated|peak active"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +45,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Errors of peak memory against one kind of measurement, and how its upper bound fares."""
+    """Errors against one kind of measurement; the bound is one of allocated memory alone."""
 
     judgement: Judgement
-    bound: Bound
+    bound: Bound | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def summarize_runs(runs: Sequence[Run], forecasts: Sequence[Forecast]) -> Summar
             [f.high_s for _, f in timed],
             [r.step_time_s for r, _ in timed],
         ),
-        memory={k: m for k in MEMORY_KINDS if (m := _memory(pairs, MEMORY_KINDS[k])) is not None},
+        memory={k: m for k in MEMORY_KINDS if (m := _memory(pairs, k)) is not None},
         ranking=summarize(found),
         ranking_by_source=_ranking_by_source(found),
         groups=found,
@@ -141,19 +141,27 @@ def _by_axis(runs: Sequence[Run], off: Sequence[float]) -> dict[str, Errors]:
 
 def _memory(pairs: Sequence[tuple[Run, Forecast]], kind: str) -> Memory | None:
     """Peak memory against one kind of measured figure; None for no rows."""
+    measured_as, held_against = MEMORY_KINDS[kind]
     rows = [
-        (r.source, f.peak_gib, f.upper_gib, measured)
-        for r, f in pairs
-        if (measured := getattr(r.measured, kind)) is not None
-        and f.peak_gib is not None
-        and np.isfinite(f.peak_gib)
+        (run.source, predicted, forecast.upper_gib, measured)
+        for run, forecast in pairs
+        if (measured := getattr(run.measured, measured_as)) is not None
+        and (predicted := getattr(forecast, held_against)) is not None
+        and _is_kind(run, kind)
     ]
     if not rows:
         return None
     sources, peak, upper, measured_gib = zip(*rows, strict=True)
     judgement = judge(sources, [float(e) for e in relative_error(peak, measured_gib)])
-    fares = bound(peak, upper, measured_gib)
-    return Memory(judgement=judgement, bound=fares) if judgement and fares else None
+    fares = bound(peak, upper, measured_gib) if measured_as == "allocated_gib" else None
+    return Memory(judgement=judgement, bound=fares) if judgement else None
+
+
+def _is_kind(run: Run, kind: str) -> bool:
+    """Whether an "other" figure is the framework's, by the notes, or the device's."""
+    if MEMORY_KINDS[kind][0] != "other_gib":
+        return True
+    return run.row.says("notes", _PRINTED) == kind.startswith("printed")
 
 
 def _ranking_by_source(found: Sequence[Group]) -> dict[str, Ranking]:

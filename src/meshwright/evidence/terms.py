@@ -7,39 +7,110 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.cost.calibration import default_calibration
+from meshwright.cost.memory import memory, memory_stack
+from meshwright.cost.predict import NINETY_PERCENT, sigma
 from meshwright.cost.step import step_time
 from meshwright.evidence.batches import column
+from meshwright.evidence.habits import FIRST_RANK_STACKS
+from meshwright.plan.job import num_microbatches
+from meshwright.plan.plan import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from meshwright.cost.calibration import Calibration
+    from meshwright.cost.memory import Memory, MemoryStack
+    from meshwright.cost.step import StepTime
     from meshwright.evidence.batches import Batch
+    from meshwright.plan.job import Job
 
-NINETY_PERCENT = 1.645  # half-width of a normal 90% interval in standard deviations
+    Columns = dict[str, NDArray[np.float64]]
 
-TIME_TERMS = ("matmul", "attention", "elementwise", "host", "tp", "cp", "ep", "recompute", "fsdp")
+GIB = 2.0**30
+MEMORY_TERMS = {
+    "weights_gib": ("weights", "weights.fp8_copies"),
+    "gradients_gib": ("gradients", "buffers.gradient_copies", "buffers.buckets"),
+    "optimizer_gib": ("optimizer",),
+    "activations_gib": ("activations",),
+    "logits_gib": ("logits",),
+}
 
 
-def batch_terms(batch: Batch, calibration: Calibration | None) -> dict[str, NDArray[np.float64]]:
+def batch_terms(batch: Batch, calibration: Calibration | None) -> Columns:
     """Columns by name for the rows of a batch: seconds and GiB."""
     used = calibration or default_calibration()
-    time = step_time(batch.job, used, detail=True)
-    seconds = {"step_time_s": time.step_s}
-    seconds |= {f"{name}_s": time.parts.get(name, 0.0) for name in TIME_TERMS}
-    for name in ("bubble", "p2p", "dp", "optimizer", "fixed", "straggler"):
-        seconds[f"{name}_s"] = getattr(time, f"{name}_s")
-    found = {name: column(value, len(batch)) for name, value in seconds.items()}
-    width = np.exp(NINETY_PERCENT * _sigma(batch, used))
-    found |= {"low_s": found["step_time_s"] / width, "high_s": found["step_time_s"] * width}
-    return found | _memory(batch)
+    stack = memory_stack(batch.job.stack)
+    held = memory(batch.job, stack)
+    time = step_time(batch.job, used, peak_bytes=held.peak_bytes, detail=True)
+    width = float(np.exp(NINETY_PERCENT * sigma(batch.job, used)))
+    found = {
+        "step_time_s": time.step_s,
+        "low_s": time.step_s / width,
+        "high_s": time.step_s * width,
+        **memory_terms(held, stack, first_rank=batch.job.stack in FIRST_RANK_STACKS),
+        **time_terms(batch.job, time),
+    }
+    return {name: column(value, len(batch)) for name, value in found.items()}
 
 
-def _sigma(batch: Batch, calibration: Calibration) -> float:
-    """Standard deviation of log(measured / predicted) on this stack."""
-    return calibration.stack(batch.job.stack).sigma
+def time_terms(job: Job, time: StepTime) -> dict[str, Any]:
+    """Seconds by cause; together they are the step.
+
+    The kernels of the slowest pipeline rank, exposed communication by axis, host time beyond the
+    kernels, then what the whole step adds.
+    """
+    half = np.where(np.asarray(job.plan.schedule) == Schedule.DUALPIPE, 0.5, 1.0)
+    parts: Mapping[str, Any] = time.parts
+    busy = num_microbatches(job) * time.slowest.total_s
+    terms = {
+        "compute_s": (parts["matmul"] + parts["attention"] + parts["elementwise"]) * half,
+        "recompute_s": parts["recompute"],
+        "tp_s": parts["tp"] * half,
+        "cp_s": parts["cp"] * half,
+        "ep_s": parts["ep"] * half,
+        "fsdp_s": parts["fsdp"],
+    }
+    on_device = sum(terms.values())
+    return terms | {
+        "host_s": busy - on_device,
+        "pp_s": time.pipeline_s - time.bubble_s - busy,
+        "bubble_s": time.bubble_s,
+        "dp_s": time.dp_s,
+        "optimizer_s": time.optimizer_s,
+        "stall_s": time.stall_s,
+        "fixed_s": time.fixed_s + time.straggler_s,
+    }
 
 
-def _memory(batch: Batch) -> dict[str, Any]:
-    missing = column(np.nan, len(batch))
-    return {"peak_gib": missing, "upper_gib": missing}
+def memory_terms(held: Memory, stack: MemoryStack, *, first_rank: bool) -> dict[str, Any]:
+    """GiB on the fullest rank, or on the first one where that is what the framework reports.
+
+    Totals: the allocated peak with its bound, what the allocator reserves, what the device shows.
+    Then the peak by kind; the kinds need not be alive at one moment, and `other_gib` (which may be
+    negative) takes the difference.
+    """
+    prefixes = sorted({".".join(name.split(".")[:2]) for name in held.terms})
+    peaks = _by_rank(held, prefixes, ("peak",))
+    chosen = np.zeros_like(peaks[:1], dtype=int) if first_rank else peaks.argmax(axis=0)[None]
+    peak = np.take_along_axis(peaks, chosen, axis=0)[0]
+    terms = {
+        name: np.take_along_axis(_by_rank(held, prefixes, parts), chosen, axis=0)[0] / GIB
+        for name, parts in MEMORY_TERMS.items()
+    }
+    reserved = peak * (1 + stack.fragmentation)
+    totals = {
+        "peak_gib": peak / GIB,
+        "upper_gib": stack.upper_bytes(peak) / GIB,
+        "reserved_gib": reserved / GIB,
+        "device_gib": reserved / GIB + stack.context_gib,
+    }
+    return totals | terms | {"other_gib": totals["peak_gib"] - sum(terms.values())}
+
+
+def _by_rank(held: Memory, prefixes: list[str], parts: tuple[str, ...]) -> NDArray[np.float64]:
+    """Bytes of some parts, a line for each rank and a column for each plan."""
+    shape = np.shape(held.peak_bytes)
+    sums = [sum(held.terms.get(f"{p}.{part}", 0.0) for part in parts) for p in prefixes]
+    return np.stack([np.broadcast_to(np.asarray(v, dtype=float), shape) for v in sums])
