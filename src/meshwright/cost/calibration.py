@@ -73,7 +73,7 @@ class Stack:
     thrash_share: float = 0.88  # share of the device's memory from which it does
     p2p_stall_s: float = 0.0  # seconds a hand-over stalls per micro-batch on very many nodes
     p2p_stall_nodes: float = 48.0  # nodes at which half of it is felt
-    expert_dedup: bool = False  # one copy of a token per node crosses the network (DeepEP)
+    expert_dedup: bool = True  # one copy of a token per node crosses the network (DeepEP)
     sigma: float = 0.12
     fitted_on: str = ""
     kin: str = ""  # the stack whose values this one starts from
