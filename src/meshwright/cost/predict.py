@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.cost.calibration import default_calibration
-from meshwright.cost.memory import memory, memory_stack
-from meshwright.cost.step import PARTS, step_time
+from meshwright.cost.memory import memory, memory_stack, stage_memory
+from meshwright.cost.step import PARTS, combine, step_time
 from meshwright.cost.terms import TIME, Term
 from meshwright.hardware import efficiency
 from meshwright.model.flops import flops_per_token
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.cost.calibration import Calibration
     from meshwright.cost.memory import Memory
     from meshwright.cost.step import StepTime
+    from meshwright.cost.tables import Tables
     from meshwright.plan.job import Job
 
 NINETY_PERCENT = 1.645  # half-width of a 90% normal interval in standard deviations
@@ -33,12 +34,13 @@ class Evaluation:
     """Costs of a column of plans: seconds a step, peak and required bytes on the fullest rank.
 
     `upper_bytes` is what a device must have for the plan to fit: the upper bound of the allocated
-    peak, with context and communication buffers.
+    peak, with context and communication buffers. `host_bytes` is per node.
     """
 
     step_s: Any
     peak_bytes: Any
     upper_bytes: Any
+    host_bytes: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +67,32 @@ class Prediction:
     terms: Mapping[str, Term]
 
 
-def evaluate(job: Job, calibration: Calibration | None = None) -> Evaluation:
-    """Step time and memory of the job's plans, broadcast over their columns."""
+def evaluate(
+    job: Job,
+    calibration: Calibration | None = None,
+    *,
+    shared: Tables | None = None,
+    rows: slice = slice(None),
+) -> Evaluation:
+    """Step time and memory of the job's plans, broadcast over their columns.
+
+    `shared` are tables of a longer column whose `rows` are the job's plans; they save computing
+    again what many blocks of a search have in common.
+    """
     calibration = calibration or default_calibration()
-    used = memory(job, memory_stack(job.stack))
-    time = step_time(job, calibration, peak_bytes=used.peak_bytes)
+    stack = memory_stack(job.stack)
+    if shared is None:
+        used = memory(job, stack)
+        time = step_time(job, calibration, peak_bytes=used.peak_bytes)
+    else:
+        times, kept, stages = shared.of(rows)
+        used = stage_memory(job, kept, stack, stages=stages, detail=False)
+        time = combine(job, times, calibration, peak_bytes=used.peak_bytes, stages=stages)
     return Evaluation(
-        step_s=time.step_s, peak_bytes=used.peak_bytes, upper_bytes=used.required_bytes
+        step_s=time.step_s,
+        peak_bytes=used.peak_bytes,
+        upper_bytes=used.required_bytes,
+        host_bytes=used.host_bytes,
     )
 
 

@@ -20,6 +20,8 @@ from meshwright.plan.plan import Recompute, Schedule
 from meshwright.plan.stages import chunks_per_rank, representative_stages, stage_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.cost.calibration import Calibration, HardwareFit, Stack
     from meshwright.cost.layers import BlockTime, LayerTimes
     from meshwright.plan.job import Job
@@ -83,11 +85,13 @@ def combine(
     *,
     peak_bytes: Any = 0.0,
     detail: bool = False,
+    stages: Sequence[StageLayers] | None = None,
 ) -> StepTime:
-    """Step time from the times of the blocks."""
+    """Step time from the times of the blocks; `stages` are the representative ranks, if known."""
     hardware = calibration.hardware_fit(job.cluster.gpu.generation)
     stack = calibration.stack(job.stack)
-    stages = [stage_layers(job, rank) for _, rank in representative_stages(job.plan)]
+    if stages is None:
+        stages = [stage_layers(job, rank) for _, rank in representative_stages(job.plan)]
     work = [_pass(job, layers, stage, stack) for stage in stages]
     slowest, on = _slowest(work, stages)
     parameters = rank_parameters(job, on)
@@ -161,7 +165,7 @@ def recompute_share(job: Job, stage: StageLayers) -> Any:
     return np.where(limited, np.minimum(covered, 1.0), 1.0)
 
 
-def _slowest(work: list[Pass], stages: list[StageLayers]) -> tuple[Pass, StageLayers]:
+def _slowest(work: Sequence[Pass], stages: Sequence[StageLayers]) -> tuple[Pass, StageLayers]:
     """The representative rank with the longest micro-batch."""
     best, on = work[0], stages[0]
     for candidate, stage in zip(work[1:], stages[1:], strict=True):

@@ -10,7 +10,6 @@ import numpy as np
 from meshwright.cost.memory.stack import GIB
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule
-from meshwright.plan.stages import stage_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,10 +89,15 @@ class Kept:
 
 
 def stage_memory_of(
-    job: Job, layers: LayerBytes, rank: Any, *, rates: Rates, stack: MemoryStack
+    job: Job,
+    layers: LayerBytes,
+    rank: Any,
+    *,
+    stage: StageLayers,
+    rates: Rates,
+    stack: MemoryStack,
 ) -> StageMemory:
-    """Memory of pipeline rank `rank` (a number or a column of ranks)."""
-    stage = stage_layers(job, rank)
+    """Memory of pipeline rank `rank` (a number or a column of ranks), which holds `stage`."""
     parameters = rank_parameters(job, layers, stage)
     kept = kept_bytes(job, layers, stage)
     states = _states(job, parameters, rates, stack)

@@ -14,7 +14,10 @@ from meshwright.cost.memory.states import rates
 from meshwright.plan.stages import representative_stages, stage_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.plan.job import Job
+    from meshwright.plan.stages import StageLayers
 
 HOST_BYTES_PER_RANK = 6.0 * GIB  # a Python process with torch, its pinned buffers and loaders
 
@@ -47,23 +50,51 @@ def memory(job: Job, stack: MemoryStack | None = None) -> Memory:
     return stage_memory(job, shared_layer_bytes(job, stack), stack)
 
 
-def stage_memory(job: Job, layers: LayerBytes, stack: MemoryStack | None = None) -> Memory:
-    """Memory from the bytes of the blocks: every rank of one plan, representatives of columns."""
+def stage_memory(
+    job: Job,
+    layers: LayerBytes,
+    stack: MemoryStack | None = None,
+    *,
+    stages: Sequence[StageLayers] | None = None,
+    detail: bool = True,
+) -> Memory:
+    """Memory from the bytes of the blocks: every rank of one plan, representatives of columns.
+
+    `stages` are the layers of those ranks, if known. Without `detail` there are no terms, and the
+    fullest rank is not sought.
+    """
     stack = stack or memory_stack(job.stack)
     ranks = _ranks(job)
+    held = [stage_layers(job, rank) for _, rank in ranks] if stages is None else stages
     per_parameter = rates(job)
-    stages = [
-        stage_memory_of(job, layers, rank, rates=per_parameter, stack=stack) for _, rank in ranks
+    found = [
+        stage_memory_of(job, layers, rank, stage=stage, rates=per_parameter, stack=stack)
+        for (_, rank), stage in zip(ranks, held, strict=True)
     ]
+    return _fullest(job, layers, ranks, found, stack=stack, detail=detail)
+
+
+def _fullest(
+    job: Job,
+    layers: LayerBytes,
+    ranks: tuple[tuple[str, Any], ...],
+    stages: list[StageMemory],
+    *,
+    stack: MemoryStack,
+    detail: bool,
+) -> Memory:
+    """The fullest of the ranks, with the terms of all."""
     peak, fullest = stages[0].peak, ranks[0][1]
     for (_, rank), stage in zip(ranks[1:], stages[1:], strict=True):
-        fullest = np.where(stage.peak > peak, rank, fullest)
-        peak = np.maximum(peak, stage.peak)
+        its_peak = stage.peak
+        if detail:
+            fullest = np.where(its_peak > peak, rank, fullest)
+        peak = np.maximum(peak, its_peak)
     hosted = stages[0].hosted
     for stage in stages[1:]:
         hosted = np.maximum(hosted, stage.hosted)
     terms: dict[str, Any] = {}
-    for (name, rank), stage in zip(ranks, stages, strict=True):
+    for (name, rank), stage in zip(ranks if detail else (), stages if detail else (), strict=True):
         terms |= _terms(f"memory.{name}", stage)
         if layers.operators and np.ndim(rank) == 0:
             terms |= _operator_terms(job, layers, rank, name=name, stage=stage)
