@@ -12,13 +12,13 @@ from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, RecomputeModule, Schedule
 from meshwright.plan.stages import chunks_per_rank
 from meshwright.plan.words import word
+from meshwright.rules.accepted import silencing
 from meshwright.rules.model.dimensions import attentions, routers
-from meshwright.rules.nearest import divisors_near
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
-    from meshwright.rules.rule import Mask
+    from meshwright.rules.rule import Mask, Rule
 
 SECTION = "6.1"
 LARGE_BUBBLE = 0.10  # of the ideal time of the pipeline
@@ -57,13 +57,13 @@ def _pipeline(job: Job) -> str:
     return f"{name}, pp = {plan.pp}, vpp = {plan.vpp}, {micro} micro-batches"
 
 
-def _with_microbatches(job: Job, least: int) -> dict[str, tuple[int, ...]]:
-    """The micro-batch size nearest below that gives at least so many micro-batches."""
+def _smaller_micro_batch(rule_: Rule, job: Job) -> dict[str, tuple[int, ...]]:
+    """The largest micro-batch size below the plan's that silences a rule, if there is one."""
     per_replica = job.workload.global_batch_size // max(int(job.plan.dp), 1)
-    if per_replica < least:
-        return {}
-    sizes = divisors_near(per_replica, per_replica // least, limit=5)
-    return {"micro_batch_size": tuple(s for s in sizes if s <= per_replica // least)[-1:]}
+    smaller = range(int(job.plan.micro_batch_size) - 1, 0, -1)
+    sizes = [size for size in smaller if per_replica % size == 0]
+    fitting = silencing(rule_, job, "micro_batch_size", sizes)[:1]
+    return {"micro_batch_size": fitting} if fitting else {}
 
 
 @rule(
@@ -93,7 +93,7 @@ def _(job: Job) -> str:
 
 @interleaving_has_microbatches.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return _with_microbatches(job, int(job.plan.pp)) or {"vpp": (1,)}
+    return _smaller_micro_batch(interleaving_has_microbatches, job) or {"vpp": (1,)}
 
 
 @rule(
@@ -124,6 +124,9 @@ def _(job: Job) -> str:
     return f"{_pipeline(job)}: {over} are left over from groups of {job.plan.pp}"
 
 
+groups_are_whole.fix(always(vpp=(1,)))
+
+
 @rule(
     "CMP104",
     "Fewer micro-batches than pipeline ranks",
@@ -152,7 +155,7 @@ def _(job: Job) -> str:
 
 @pipeline_can_fill.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return _with_microbatches(job, int(job.plan.pp))
+    return _smaller_micro_batch(pipeline_can_fill, job)
 
 
 @rule(
@@ -183,7 +186,7 @@ def _(job: Job) -> str:
 
 @dualpipe_has_microbatches.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return _with_microbatches(job, 2 * int(job.plan.pp))
+    return _smaller_micro_batch(dualpipe_has_microbatches, job)
 
 
 @rule(
@@ -215,9 +218,7 @@ def _(job: Job) -> str:
 
 @bubble_is_small.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    plan = job.plan
-    least = int(np.ceil((int(plan.pp) - 1) / (LARGE_BUBBLE * int(plan.vpp))))
-    return _with_microbatches(job, least)
+    return _smaller_micro_batch(bubble_is_small, job)
 
 
 @rule(
@@ -247,7 +248,7 @@ def _(job: Job) -> str:
 
 @chunks_can_fill.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return _with_microbatches(job, int(job.plan.pp * chunks_per_rank(job.plan)))
+    return _smaller_micro_batch(chunks_can_fill, job)
 
 
 @rule(

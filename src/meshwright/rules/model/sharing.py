@@ -9,6 +9,7 @@ from meshwright.plan.job import expert_data_parallel
 from meshwright.plan.plan import Precision
 from meshwright.plan.stages import is_v_shaped
 from meshwright.plan.words import word
+from meshwright.rules.accepted import silencing
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def _(job: Job) -> str:
 
 @expert_state_is_sharded.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    ep = int(job.plan.ep)
-    return {"ep": (ep // 2,)} if ep % 2 == 0 else {}
+    smaller = [ep for ep in range(int(job.plan.ep) - 1, 0, -1) if job.plan.ep % ep == 0]
+    return {"ep": silencing(expert_state_is_sharded, job, "ep", smaller)[:1]}
 
 
 @rule(

@@ -11,7 +11,7 @@ from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Schedule
 from meshwright.plan.stages import chunks_per_rank, is_v_shaped, num_chunks
 from meshwright.plan.words import word
-from meshwright.rules.accepted import accepted_near
+from meshwright.rules.accepted import accepted_near, silencing
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _(job: Job) -> str:
 @layers_divide_by_chunks.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     layers = job.model.num_hidden_layers // int(job.plan.pp)
-    return {"vpp": accepted_near(int(job.plan.vpp), lambda v: layers % v == 0, limit=layers)}
+    near = accepted_near(int(job.plan.vpp), lambda v: layers % v == 0, limit=layers)
+    return {"vpp": silencing(layers_divide_by_chunks, job, "vpp", near)}
 
 
 @rule(
@@ -189,7 +190,7 @@ def _(job: Job) -> str:
 
 @slots_divide_by_stages.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return {"pp": _legal_pp(job)}
+    return {"pp": silencing(slots_divide_by_stages, job, "pp", _legal_pp(job))}
 
 
 @rule(
@@ -228,9 +229,11 @@ def _(job: Job) -> str:
 @schedule_fits_chunks.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     plan = job.plan
+    fixes: dict[str, tuple[int, ...]] = {}
     if plan.schedule == int(Schedule.DUALPIPE) and plan.pp % 2:
-        return {"pp": accepted_near(int(plan.pp), lambda pp: pp % 2 == 0, limit=int(plan.pp) + 1)}
-    return {"vpp": (1,)}
+        even = accepted_near(int(plan.pp), lambda pp: pp % 2 == 0, limit=int(plan.pp) + 1)
+        fixes["pp"] = even
+    return fixes | ({"vpp": (1,)} if plan.vpp > 1 else {})
 
 
 @rule(

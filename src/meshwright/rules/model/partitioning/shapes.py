@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.base.finding import Severity
 from meshwright.model.architecture import block_matmuls
 from meshwright.plan.plan import Precision
+from meshwright.rules.accepted import silencing
 from meshwright.rules.model.dimensions import (
     dense_widths,
     expert_widths,
@@ -200,7 +201,8 @@ def _(job: Job) -> str:
 
 @tiles_fill_waves.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return {"micro_batch_size": (2 * int(job.plan.micro_batch_size),)}
+    sizes = [times * int(job.plan.micro_batch_size) for times in (2, 4, 8)]
+    return {"micro_batch_size": silencing(tiles_fill_waves, job, "micro_batch_size", sizes)[:1]}
 
 
 @rule(
