@@ -10,7 +10,7 @@ from meshwright.base.finding import Severity
 from meshwright.model.architecture import block_matmuls
 from meshwright.model.count import parameters
 from meshwright.plan.plan import ContextParallel, Plan, Schedule
-from meshwright.plan.stages import representative_stages, stage_layers
+from meshwright.plan.stages import stage_layers
 from meshwright.rules.model.partitioning.context import uses
 from meshwright.rules.rule import always, rule
 
@@ -101,7 +101,9 @@ def imbalance(job: Job) -> Any:
     """FLOPs of the heaviest pipeline rank over the mean of all ranks."""
     split = {name: getattr(job.plan, name) for name in (*_SPLIT, *_CHUNKS)}
     job = job.with_plan(Plan(**split))
-    stages = [stage_layers(job, rank) for _, rank in representative_stages(job.plan)]
+    last = job.plan.pp - 1
+    most = min(int(np.max(last)), 2 * job.model.num_hidden_layers)  # beyond lie empty ranks
+    stages = [stage_layers(job, np.minimum(rank, last)) for rank in (last, *range(most))]
     heaviest = np.maximum.reduce([np.asarray(_stage_flops(job, s)) for s in stages])
     model = job.model
     blocks = (*model.layers, *(run.block for run in model.mtp for _ in range(run.count)))
