@@ -25,6 +25,7 @@ from meshwright.evidence.batches import batches, column
 from meshwright.evidence.fit import Parameter, fit, source_weights
 from meshwright.evidence.jobs import job_of
 from meshwright.evidence.row import Inexpressible
+from meshwright.plan.job import Job
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from meshwright.evidence.batches import Batch
     from meshwright.evidence.fit import Fitted
     from meshwright.evidence.row import Run
-    from meshwright.plan.job import Job
 
     Key = tuple[str, str, str]
 
@@ -79,6 +79,13 @@ STACK_RANGES: Mapping[str, Range] = {
     "ep_rate": Range(0.2, 1.2),
     "p2p_rate": Range(0.1, 1.2),
     "moe_grouped": Range(0.4, 1.1),
+    "moe_host": Range(1.0, 10.0, log=True),
+    "optimizer": Range(0.1, 1.0),
+    "fp8_overhead": Range(0.0, 3.0),
+    "network_latency": Range(0.3, 10.0, log=True),
+    "host_p2p_s": Range(0.0, 5e-3),
+    "p2p_stall_s": Range(0.0, 0.3),
+    "thrash_s": Range(0.0, 3.0),
 }
 
 
@@ -141,12 +148,17 @@ def _entry(job: Job, table: str) -> str:
     return job.cluster.gpu.generation if table == "hardware" else job.stack
 
 
-def parameters_for(measured: Measured) -> tuple[Parameter, ...]:
-    """The free parameters that the rows can inform: those of entries with enough of them."""
+def parameters_for(
+    measured: Measured, only: frozenset[tuple[str, str]] | None = None
+) -> tuple[Parameter, ...]:
+    """The free parameters that the rows can inform: those of entries with enough of them.
+
+    `only` names the (table, entry) pairs to fit, the others being held.
+    """
     found: list[Parameter] = []
     for table, ranges in (("hardware", HARDWARE_RANGES), ("stack", STACK_RANGES)):
         for entry, rows in sorted(measured.counts(table).items()):
-            if rows >= LEAST_ROWS:
+            if rows >= LEAST_ROWS and (only is None or (table, entry) in only):
                 found += [_parameter(measured, table, entry, n, r) for n, r in ranges.items()]
     return tuple(found)
 
@@ -180,8 +192,11 @@ def refit(
     calibration: Calibration | None = None,
     exponent: float = 0.7,
     max_evaluations: int = 30,
+    only: frozenset[tuple[str, str]] | None = None,
 ) -> tuple[Calibration, Fitted]:
     """A calibration fitted to the judged rows of `runs`, beginning at `calibration`.
+
+    `only` restricts the fit to some (table, entry) pairs.
 
     Generations and stacks that no row has become their kin or the new default, which is the median
     of the fitted ones.
@@ -190,7 +205,7 @@ def refit(
     measured.calibration = with_entries(measured.calibration, measured)
     weights = source_weights([run.source for run in measured.runs], exponent=exponent)
     found = fit(
-        parameters_for(measured),
+        parameters_for(measured, only),
         measured,
         measured.seconds,
         weights,
@@ -238,6 +253,12 @@ def _completed(
         kin = found.get(getattr(entries[name], "kin", ""), default)
         found[name] = replace(entries[name], **{n: getattr(kin, n) for n in ranges})
     return {"default": default} | found
+
+
+def entries_of(runs: Sequence[Run]) -> frozenset[tuple[str, str]]:
+    """The (table, entry) pairs that the judged rows of `runs` read."""
+    jobs = [job for run in runs if run.is_judged and isinstance(job := job_of(run.row), Job)]
+    return frozenset((t, _entry(job, t)) for job in jobs for t in ("hardware", "stack"))
 
 
 def fitted_on(runs: Sequence[Run]) -> dict[str, str]:

@@ -115,6 +115,8 @@ def fit(
     Raises MeshwrightError without scipy, and where a prior or start lies outside its bounds.
     """
     least_squares = _scipy_least_squares()
+    if not parameters:
+        return Fitted(values={}, cost_before=0.0, cost_after=0.0, evaluations=0)
     for parameter in parameters:
         _check(parameter)
     problem = _Problem(tuple(parameters), predict, np.log(measured), np.sqrt(weights))
@@ -186,6 +188,7 @@ class _Problem:
         self.touched = [predict.touched_by(p.key) for p in parameters]
         self.priors = np.asarray([p.inward(p.prior) for p in parameters])
         self.prior_scale = np.sqrt([p.prior_weight for p in parameters])
+        self.inert: set[int] = set()  # parameters without effect at the start: not tried again
         self._last: tuple[bytes, Column] | None = None
 
     def values(self, point: Column) -> dict[Key, float]:
@@ -208,10 +211,14 @@ class _Problem:
         base = self.log_predicted(point)
         matrix = np.zeros((base.size + point.size, point.size))
         for j, rows in enumerate(self.touched):
+            matrix[base.size + j, j] = self.prior_scale[j]
+            if j in self.inert:
+                continue
             step = RELATIVE_STEP if point[j] + RELATIVE_STEP <= 1.0 else -RELATIVE_STEP
             moved = point.copy()
             moved[j] += step
             change = np.log(self.predict(self.values(moved), rows)) - base[rows]
             matrix[rows, j] = self.row_scale[rows] * change / step
-            matrix[base.size + j, j] = self.prior_scale[j]
+            if not change.any():
+                self.inert.add(j)
         return matrix

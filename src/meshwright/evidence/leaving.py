@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.calibrating import refit
+from meshwright.evidence.calibrating import entries_of, refit
 from meshwright.evidence.errors import judge, relative_error
 from meshwright.evidence.forecasts import forecasts
 
@@ -24,14 +24,17 @@ def leave_one_out(
 ) -> Judgement | None:
     """Errors of each source under parameters fitted to the other sources.
 
-    A stack or generation that only the left-out source has gets what it inherits.
+    Only what the left-out source reads is fitted again, since it informs nothing else; a stack or
+    generation that no other source has becomes what it inherits.
     """
     sources: list[str] = []
     off: list[float] = []
     for name in dict.fromkeys(run.source for run in runs if run.is_judged):
         rest = [run for run in runs if run.source != name]
-        fitted, _ = refit(rest, calibration=calibration, max_evaluations=max_evaluations)
         left = [run for run in runs if run.source == name and run.is_judged]
+        fitted, _ = refit(
+            rest, calibration=calibration, max_evaluations=max_evaluations, only=entries_of(left)
+        )
         found = _errors(left, fitted)
         sources += [name] * len(found)
         off += found
