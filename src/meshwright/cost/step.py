@@ -32,13 +32,23 @@ PARTS = ("matmul", "attention", "elementwise", "host", "tp", "cp", "ep")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """One micro-batch on one pipeline rank, seconds; `layers` the blocks it holds."""
+    """One micro-batch on one pipeline rank, seconds.
+
+    `recompute_s` and the `fsdp_*_s` (exposed gathering and reduction of ZeRO-3) are contained in
+    the passes they belong to.
+    """
 
     forward_s: Any
     backward_s: Any
     weight_s: Any
     recompute_s: Any
-    fsdp_s: Any = 0.0
+    fsdp_forward_s: Any = 0.0
+    fsdp_backward_s: Any = 0.0
+
+    @property
+    def fsdp_s(self) -> Any:
+        """Exposed communication of fully sharded parameters."""
+        return self.fsdp_forward_s + self.fsdp_backward_s
 
     @property
     def total_s(self) -> Any:
@@ -201,7 +211,8 @@ def _with_fsdp(
         one,
         forward_s=one.forward_s + forward,
         backward_s=one.backward_s + backward,
-        fsdp_s=forward + backward,
+        fsdp_forward_s=forward,
+        fsdp_backward_s=backward,
     )
 
 
@@ -240,7 +251,7 @@ def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stac
     plan = job.plan
     whole = _whole_model(job, layers)
     ranks = np.asarray(plan.pp)
-    again = slowest.recompute_s * ranks
+    again = (slowest.recompute_s + slowest.fsdp_backward_s) * ranks
     return pipeline_s(
         plan.schedule,
         pp=plan.pp,
@@ -250,12 +261,10 @@ def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stac
         backward_s=slowest.backward_s,
         weight_s=slowest.weight_s,
         total_forward_s=np.minimum(
-            whole.forward_s + (stack.host_microbatch_s + slowest.fsdp_s / 2) * ranks,
+            whole.forward_s + (stack.host_microbatch_s + slowest.fsdp_forward_s) * ranks,
             slowest.forward_s * ranks,
         ),
-        total_backward_s=np.minimum(
-            whole.backward_s + again + slowest.fsdp_s / 2 * ranks, slowest.backward_s * ranks
-        ),
+        total_backward_s=np.minimum(whole.backward_s + again, slowest.backward_s * ranks),
         total_weight_s=np.minimum(whole.weight_s, slowest.weight_s * ranks),
         p2p_s=handover,
         overlap_pp=False,
