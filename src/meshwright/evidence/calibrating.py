@@ -25,6 +25,7 @@ from meshwright.evidence.batches import batches, column
 from meshwright.evidence.fit import Parameter, fit, source_weights
 from meshwright.evidence.jobs import job_of
 from meshwright.evidence.row import Inexpressible
+from meshwright.evidence.timed import timed
 from meshwright.plan.job import Job
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Measured:
     """Judged rows as batches, predicted under any calibration: the fit's `Predictor`."""
 
     def __init__(self, runs: Sequence[Run], calibration: Calibration) -> None:
-        pairs = [(run, job_of(run.row)) for run in runs if _is_usable(run)]
+        pairs = [(run, job_of(run.row)) for run in timed(runs) if _is_usable(run)]
         kept = [(run, job) for run, job in pairs if not isinstance(job, Inexpressible)]
         self.runs: tuple[Run, ...] = tuple(run for run, _ in kept)
         self.jobs: list[Job | Inexpressible] = [job for _, job in kept]
@@ -263,7 +264,7 @@ def entries_of(runs: Sequence[Run]) -> frozenset[tuple[str, str]]:
 
 def fitted_on(runs: Sequence[Run]) -> dict[str, str]:
     """By stack, the sources and rows that inform it."""
-    usable = [(run, job_of(run.row)) for run in runs if _is_usable(run)]
+    usable = [(run, job_of(run.row)) for run in timed(runs) if _is_usable(run)]
     seen: dict[str, Counter[str]] = {}
     for run, job in usable:
         if not isinstance(job, Inexpressible):

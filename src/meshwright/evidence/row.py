@@ -172,6 +172,7 @@ class Run:
     line: int
     row: Row
     measured: Measurement
+    flops_convention: str = ""
 
     @property
     def step_time_s(self) -> float | None:

@@ -171,6 +171,7 @@ def _run(cells: Mapping[str, str], line: int) -> Run:
         source_ref=about["source_ref"],
         completeness=about["completeness"],
         check=about["check"],
+        flops_convention=about["flops_convention"],
         line=line,
         row=Row({c: cells.get(c) or "" for c in SETTINGS}),
         measured=Measurement(**{_MEMORY.get(c, c): v for c, v in numbers.items()}),

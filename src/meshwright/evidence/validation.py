@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.evidence.forecasts import forecasts
 from meshwright.evidence.page import accuracy_page
-from meshwright.evidence.runs import packaged_runs, read_runs
+from meshwright.evidence.runs import Runs, packaged_runs, read_runs
 from meshwright.evidence.summary import summarize_runs
+from meshwright.evidence.timed import timed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from meshwright.evidence.errors import Judgement
     from meshwright.evidence.forecasts import Forecast
     from meshwright.evidence.row import Run
-    from meshwright.evidence.runs import Runs
     from meshwright.evidence.summary import Summary
 
 HEAD_COLUMNS = (
@@ -54,7 +54,8 @@ def validate(
     With `leave_one_source_out` each source is also predicted by a fit to all the others. Raises
     InvalidInput for a file that cannot be read as runs.
     """
-    runs = packaged_runs() if path is None else read_runs(path)
+    read = packaged_runs() if path is None else read_runs(path)
+    runs = Runs(timed(read), read.findings)
     found = forecasts([run.row for run in runs], calibration=calibration)
     left_out = None
     if leave_one_source_out:
