@@ -71,8 +71,11 @@ class Stack:
     network_latency: float = 1.0  # latency of a network hop against the fabric's own
     thrash_s: float = 0.0  # seconds a micro-batch loses when the device is nearly full (allocator)
     thrash_share: float = 0.88  # share of the device's memory from which it does
-    p2p_stall_s: float = 0.0  # seconds a hand-over stalls per micro-batch on very many nodes
-    p2p_stall_nodes: float = 48.0  # nodes at which half of it is felt
+    tp_behind_pp_s: float = 0.0  # host time per block and tp rank when stages span nodes
+    p2p_stall_s: float = (
+        0.0  # seconds a micro-batch stalls per pipeline neighbor on a crowded network
+    )
+    p2p_stall_nodes: float = 24.0  # nodes at which half of it is felt
     expert_dedup: bool = True  # one copy of a token per node crosses the network (DeepEP)
     sigma: float = 0.12
     fitted_on: str = ""

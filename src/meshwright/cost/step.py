@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.cost import collectives, synchronisation
-from meshwright.cost.layers import layer_times
+from meshwright.cost.layers import HOST_BACKWARD, layer_times
 from meshwright.cost.schedules import pipeline_s
 from meshwright.cost.volumes import rank_parameters, trained_share
+from meshwright.plan.distinct import narrow
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule
 from meshwright.plan.stages import chunks_per_rank, representative_stages, stage_layers
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.stages import StageLayers
 
+STALL_STEEPNESS = 8  # of the onset of stalls with the number of nodes
+STALL_LEAST_NODES = 4
 PARTS = ("matmul", "attention", "elementwise", "host", "tp", "cp", "ep")
 
 
@@ -153,12 +156,23 @@ def _pass(job: Job, layers: LayerTimes, stage: StageLayers, stack: Stack) -> Pas
         weight = weight + count * kind.weight_s
         recompute = recompute + count * kind.recompute_s
     recompute = recompute * share * half
+    if stack.tp_behind_pp_s and job.cluster.num_nodes > 1:
+        least = _behind_pipeline_s(job, stage, stack)
+        forward = np.maximum(forward, least)
+        backward = np.maximum(backward, least * HOST_BACKWARD - weight)
     return Pass(
         forward_s=forward * half + stack.host_microbatch_s,
         backward_s=backward * half + recompute,
         weight_s=weight * half,
         recompute_s=recompute,
     )
+
+
+def _behind_pipeline_s(job: Job, stage: StageLayers, stack: Stack) -> Any:
+    """Least forward seconds of a rank whose tp collectives queue behind hand-overs."""
+    plan = job.plan
+    queued = (np.asarray(plan.pp) > 1) & (np.asarray(plan.tp) > 1)
+    return np.where(queued, stage.layers * stack.tp_behind_pp_s * plan.tp, 0.0)
 
 
 def _mtp_heads(stage: StageLayers) -> Any:
@@ -179,7 +193,7 @@ def _slowest(work: Sequence[Pass], stages: Sequence[StageLayers]) -> tuple[Pass,
     """The representative rank with the longest micro-batch."""
     best, on = work[0], stages[0]
     for candidate, stage in zip(work[1:], stages[1:], strict=True):
-        slower = candidate.total_s > best.total_s
+        slower = narrow(candidate.total_s > best.total_s)
         best = Pass(
             forward_s=np.where(slower, candidate.forward_s, best.forward_s),
             backward_s=np.where(slower, candidate.backward_s, best.backward_s),
@@ -235,15 +249,26 @@ def _handover_s(job: Job, hardware: HardwareFit, stack: Stack) -> Any:
 
 
 def _stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
-    """Seconds a micro-batch loses to a nearly full device, and to hand-overs on very many nodes.
+    """Seconds a micro-batch loses beyond its arithmetic; properties of some stacks.
 
-    The allocator's ramp is a tenth of the device wide; the hand-over's is a Hill curve in nodes.
+    The allocator retries when the device is nearly full. Hand-overs stall once per pipeline
+    neighbor where the network is crowded: on many nodes, or (for stacks that reduce gradients at
+    every micro-batch) where nothing is sharded and replicas span nodes. Without a pipeline the
+    crowd is felt at twice the nodes.
     """
     full = np.asarray(peak_bytes) / job.cluster.gpu.memory_bytes - stack.thrash_share
     thrash = stack.thrash_s * np.clip(full / 0.05 + 0.5, 0.0, 1.0)
-    nodes = job.cluster.num_nodes / stack.p2p_stall_nodes
-    crowd = stack.p2p_stall_s * nodes**4 / (1.0 + nodes**4)
-    return thrash + np.where(np.asarray(job.plan.pp) > 1, crowd, 0.0)
+    if not stack.p2p_stall_s:
+        return thrash
+    plan, nodes = job.plan, job.cluster.num_nodes
+    staged = np.asarray(plan.pp) > 1
+    crowd = (nodes / (stack.p2p_stall_nodes * np.where(staged, 1.0, 2.0))) ** STALL_STEEPNESS
+    felt = crowd / (1.0 + crowd)
+    if stack.reduce_every_microbatch and nodes >= STALL_LEAST_NODES:
+        alone = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1) & staged
+        felt = np.where(alone, 1.0, felt)
+    neighbors = np.clip(np.asarray(plan.pp) - 1, 1, 2)
+    return thrash + stack.p2p_stall_s * neighbors * felt
 
 
 def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stack: Stack) -> Any:
