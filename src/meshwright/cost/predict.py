@@ -85,9 +85,9 @@ def evaluate(
         used = memory(job, stack)
         time = step_time(job, calibration, peak_bytes=used.peak_bytes)
     else:
-        times, kept, stages = shared.of(rows)
-        used = stage_memory(job, kept, stack, stages=stages, detail=False)
-        time = combine(job, times, calibration, peak_bytes=used.peak_bytes, stages=stages)
+        part = shared.of(rows)
+        used = stage_memory(job, part.kept, stack, stages=part.stages, detail=False)
+        time = combine(job, part.times, calibration, peak_bytes=used.peak_bytes, stages=part.stages)
     return Evaluation(
         step_s=time.step_s,
         peak_bytes=used.peak_bytes,

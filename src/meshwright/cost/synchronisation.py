@@ -87,6 +87,8 @@ def exposed_per_step_s(job: Job, volume: Sync, passes: tuple[Any, Any], stack: S
     ZeRO-2 reduces after every micro-batch, and so do stacks that accumulate nothing without ZeRO.
     """
     plan = job.plan
+    if np.all(np.asarray(plan.zero_stage) >= 3):
+        return 0.0
     forward_s, backward_s = passes
     micro = num_microbatches(job)
     hidden_reduce = np.maximum(
@@ -115,6 +117,8 @@ def exposed_fsdp_s(
     plan = job.plan
     forward_s, backward_s = passes
     stage = np.asarray(plan.zero_stage)
+    if not np.any(stage >= 3):
+        return 0.0, 0.0
     first = 1.0 / np.maximum(layers + 1, 1)
     overlap = np.where(plan.overlap_param_gather, stack.overlap_fsdp, 0.0)
     forward = np.maximum(volume.gather_s - overlap * forward_s, volume.gather_s * first)

@@ -2,28 +2,32 @@
 
 A block's cost depends on a few hundred distinct combinations of the mesh, the micro-batch and the
 options that reach inside a layer; everything else of a plan only combines them. `tables` holds
-the combinations that occur in a column, `Tables.of` hands out those of some of its rows.
+what a column's plans need of them, `Tables.of` hands out the part of some of its rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from meshwright.cost.layers import LayerTimes, layer_times
 from meshwright.cost.memory import LAYER_FIELDS, LayerBytes, layer_bytes
-from meshwright.plan.distinct import distinct, pick
+from meshwright.plan.distinct import distinct, narrow, pick
 from meshwright.plan.stages import StageLayers, representative_stages, stage_layers
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from meshwright.cost.calibration import Calibration
     from meshwright.cost.layers import BlockTime
     from meshwright.cost.memory import MemoryStack
     from meshwright.plan.job import Job
+
+Nested = TypeVar("Nested")
 
 TIME_FIELDS = (  # of a plan, all that `layer_times` reads
     "tp",
@@ -54,38 +58,48 @@ TIME_FIELDS = (  # of a plan, all that `layer_times` reads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Distinct times and bytes, their place for every plan, and the layers of the three ranks.
+    """Times, bytes and the layers of the representative ranks, for every plan of a column.
 
-    `time_at` and `bytes_at` broadcast against the plan's columns, as do the columns of `stages`.
+    Their columns broadcast against the plan's, with length 1 along an axis that they do not depend
+    on.
     """
 
     times: LayerTimes
-    time_at: NDArray[np.int64]
-    bytes_kept: LayerBytes
-    bytes_at: NDArray[np.int64]
+    kept: LayerBytes
     stages: tuple[StageLayers, ...]
 
-    def of(self, rows: slice) -> tuple[LayerTimes, LayerBytes, tuple[StageLayers, ...]]:
-        """Times, bytes and layers of some rows of the first dimension."""
-        return (
-            self.times.take(_cut(self.time_at, rows)),
-            self.bytes_kept.take(_cut(self.bytes_at, rows)),
-            tuple(_cut_stage(stage, rows) for stage in self.stages),
-        )
+    def of(self, rows: slice) -> Tables:
+        """Some rows of the first dimension."""
+
+        def cut(column: Any) -> Any:
+            return column[rows] if np.ndim(column) and len(column) > 1 else column
+
+        return _each(self, cut)
 
 
 def tables(job: Job, calibration: Calibration, stack: MemoryStack) -> Tables:
     """The tables of the job's column of plans, whose rows lie along the first dimension."""
-    few_times, time_at = _few(job, TIME_FIELDS)
-    few_bytes, bytes_at = _few(job, LAYER_FIELDS)
-    stages = (stage_layers(job, rank) for _, rank in representative_stages(job.plan))
-    return Tables(
-        times=_busy(layer_times(few_times, calibration)),
-        time_at=time_at,
-        bytes_kept=layer_bytes(few_bytes, stack),
-        bytes_at=bytes_at,
-        stages=tuple(stages),
-    )
+    few, at = _few(job, TIME_FIELDS)
+    times = _each(_busy(layer_times(few, calibration)), _placed(at))
+    few, at = _few(job, LAYER_FIELDS)
+    kept = _each(replace(layer_bytes(few, stack), operators=()), _placed(at))
+    stages = tuple(stage_layers(job, rank) for _, rank in representative_stages(job.plan))
+    return Tables(times=times, kept=kept, stages=stages)
+
+
+def _placed(at: NDArray[np.int64]) -> Callable[[Any], Any]:
+    """What hands the distinct values of a column out to the plans."""
+    return lambda column: narrow(column[at]) if np.ndim(column) else column
+
+
+def _each(value: Nested, change: Callable[[Any], Any]) -> Nested:
+    """A dataclass of columns, nested in dataclasses and tuples, with every column changed."""
+    if isinstance(value, tuple):
+        return tuple(_each(item, change) for item in value)  # type: ignore[return-value]
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {f.name: _each(getattr(value, f.name), change) for f in fields(value)}
+        return type(value)(**parts)
+    return change(value)  # type: ignore[no-any-return]
 
 
 def _few(job: Job, names: tuple[str, ...]) -> tuple[Job, NDArray[np.int64]]:
@@ -113,20 +127,4 @@ def _bare(time: BlockTime) -> BlockTime:
         backward_s=time.backward_s,
         weight_s=time.weight_s,
         recompute_s=time.recompute_s,
-    )
-
-
-def _cut(column: Any, rows: slice) -> Any:
-    """Rows of a column; a column of one row and a number serve them all."""
-    return column[rows] if np.ndim(column) and len(column) > 1 else column
-
-
-def _cut_stage(stage: StageLayers, rows: slice) -> StageLayers:
-    """A rank's layers in some rows."""
-    return replace(
-        stage,
-        counts=tuple(_cut(count, rows) for count in stage.counts),
-        embedding=_cut(stage.embedding, rows),
-        head=_cut(stage.head, rows),
-        mtp=_cut(stage.mtp, rows),
     )

@@ -77,3 +77,17 @@ def _packed(code: NDArray[np.int64]) -> NDArray[np.int64]:
     present = np.zeros(int(code.max()) + 1, dtype=np.int64)
     present[code] = 1
     return (np.cumsum(present) - 1)[code]
+
+
+def narrow(column: Any) -> Any:
+    """A column without its repetitions: an axis along which nothing changes gets length 1.
+
+    The first axis is left as it is. Columns of a block of plans stay small so, and what depends on
+    them is computed once instead of once for each option that it does not depend on.
+    """
+    column = np.asarray(column)
+    for axis in range(1, column.ndim):
+        first = column.take([0], axis=axis)
+        if column.shape[axis] > 1 and (column == first).all():
+            column = first
+    return column

@@ -259,23 +259,23 @@ def _moments(
     """Totals at the moments of a step that can be the fullest."""
     before = states["weights"] + states["optimizer"] + states["fp8_copies"] + states["workspace"]
     before = before + transients["buckets"]
-    resident = before + states["resident_gradients"]
     gpipe = np.asarray(job.plan.schedule) == int(Schedule.GPIPE)
     head_flight = np.where(gpipe, flight, 1.0)
     head = kept.head * head_flight + kept.waiting_loss * (head_flight - 1)
-    whole = resident + activations + transients["gathered_model"]
+    resident = before + states["resident_gradients"] + transients["gathered_model"]
+    with_layer = resident + transients["gathered_layer"]
+    held = activations + head
     after_one = activations * np.maximum(1 - 1 / np.maximum(flight, 1e-9), 0.0)
     done = before + states["gradients"]
     computing = kept.made_again + transients["activation_gradients"]
     return {
         "load": before,
-        "forward": whole + head + transients["gathered_layer"],
-        "loss": whole + head + kept.loss_peak + transients["gathered_head"],
-        "backward": whole
-        + (head - kept.head)
-        + transients["gathered_layer"]
+        "forward": with_layer + held,
+        "loss": (resident + transients["gathered_head"]) + (held + kept.loss_peak),
+        "backward": with_layer
+        + (held - kept.head)
         + np.maximum(computing, transients["reduce_buffer"]),
-        "accumulated": done + after_one + transients["grad_copies"] + transients["reduce_last"],
+        "accumulated": (done + transients["grad_copies"] + transients["reduce_last"]) + after_one,
         "step": done + transients["optimizer_temporaries"],
     }
 
