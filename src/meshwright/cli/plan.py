@@ -40,7 +40,9 @@ Examples:
 @click.option("--optimizer", help="adam, adam-8bit, adafactor, muon, sgd, sgd-momentum.")
 @click.option("--objective", type=click.Choice(api.OBJECTIVES), default="throughput")
 @click.option("--top", type=click.IntRange(1, 1000), default=5, show_default=True, help="Rows.")
-@click.option("--stack", default="default", show_default=True, help="Software stack.")
+@click.option(
+    "--stack", default="default", show_default=True, help="Software stack, see `show stacks`."
+)
 @click.option("--exhaustive", is_flag=True, help="Try every option, dominated ones too.")
 @click.option("--write", metavar="FILE", help="Keep the best plan in a plan.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

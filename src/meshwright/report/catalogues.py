@@ -41,6 +41,11 @@ _SCHEDULE_COLUMNS = (
     Column(key="constraints", title="needs"),
     Column(key="paper", title="source"),
 )
+_STACK_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="kin", title="starts from"),
+    Column(key="fitted_on", title="fitted on"),
+)
 _RULE_COLUMNS = (
     Column(key="code", title="code"),
     Column(key="severity", title="severity"),
@@ -86,6 +91,17 @@ def schedule_records() -> list[Record]:
     return [dict(record) for record in describe()]
 
 
+def stack_records() -> list[Record]:
+    """One mapping a software stack that the time model is calibrated for."""
+    from meshwright.cost.calibration import default_calibration
+
+    stacks = default_calibration().stacks
+    return [
+        {"name": name, "kin": stack.kin, "fitted_on": stack.fitted_on}
+        for name, stack in stacks.items()
+    ]
+
+
 def rule_records() -> list[Record]:
     """One mapping a rule."""
     from meshwright.rules.rule import all_rules
@@ -124,6 +140,11 @@ def gpu_table(records: Sequence[Mapping[str, Any]]) -> Table:
 def schedule_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Schedules with bubble, memory and constraints."""
     return table_of(_SCHEDULE_COLUMNS, records)
+
+
+def stack_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Software stacks with what they were fitted on."""
+    return table_of(_STACK_COLUMNS, records)
 
 
 def rule_table(records: Sequence[Mapping[str, Any]]) -> Table:
