@@ -65,6 +65,7 @@ class Stack:
     optimizer: float = 0.6  # HBM efficiency of the optimizer step
     fp8_overhead: float = 0.3  # cast and scale passes of 8-bit products, bytes per input byte
     moe_host: float = 2.0  # host time of a routed block against a dense one
+    moe_elementwise: float = 1.0  # routing's copies and activations against `elementwise`
     moe_grouped: float = 0.8  # grouped expert products against the dense curve
     reduce_every_microbatch: bool = False  # gradients reduced at each micro-batch without ZeRO
     bucket_bytes: float = 5e8  # gradient bytes per reduction; each pays the latency again

@@ -253,7 +253,7 @@ def activation_width(shop: Shop, block: Block) -> Any:
     copies = 4 * ff.top_k * shop.job.model.hidden_size / plan.tp
     shared = inputs * ff.shared_intermediate_size / plan.tp
     router = 4 * ff.num_experts / shop.sequence_shard
-    return routed + copies + shared + router
+    return (routed + copies + router) * shop.stack.moe_elementwise + shared
 
 
 def block_products(shop: Shop, block: Block) -> tuple[Kernels, Kernels]:
