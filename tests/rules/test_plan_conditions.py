@@ -74,7 +74,6 @@ DIRECT = (
     "MOD123",
     "MOD132",
     "MOD134",
-    "MOD135",
     "MOD140",
     "MOD142",
     "MOD154",
@@ -160,7 +159,6 @@ def _whole_groups(job: Job) -> bool:
 def _adapted(code: str, job: Job) -> dict[str, Any]:
     """What a variable is in the terms of this rule, where that differs."""
     special: dict[str, dict[str, Any]] = {
-        "MOD135": {"schedule": "dualpipev" if int(job.plan.schedule) == 6 else ""},
         "MOD142": {"world_size": int(world_size(job.plan))},
     }
     return special.get(code, {})
@@ -178,7 +176,6 @@ WHERE: dict[str, Any] = {
     "MOD124": lambda j: (
         _plain(j) and j.plan.pp > 1 and not (j.plan.first_stage_layers or j.plan.last_stage_layers)
     ),
-    "MOD135": lambda j: int(j.plan.schedule) in (1, 6),
     "MOD141": lambda j: j.plan.etp == 1,
     "MOD163": _plain,
     "MOD164": _dense,

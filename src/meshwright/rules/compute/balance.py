@@ -137,7 +137,7 @@ def stages_are_equal(job: Job) -> Mask:
 @stages_are_equal.message
 def _(job: Job) -> str:
     excess = float(imbalance(job)) - 1
-    return f"the heaviest of pp = {job.plan.pp} stages has {excess:.0%} more work than the mean"
+    return f"the heaviest of pp = {job.plan.pp} stages has {excess:.1%} more work than the mean"
 
 
 @stages_are_equal.fix

@@ -247,9 +247,13 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     confidence="run",
 )
 def every_chunk_has_a_layer(job: Job) -> Mask:
-    """A chunk of an even split without a layer (or embedding or head) has nothing to compute.
+    """A chunk of an even split without a layer has nothing to compute.
+
+    Embedding and head fill a chunk where they count as one layer each. V-shaped schedules and
+    DualPipe-V cut the model into 2*pp chunks.
 
     Fails: plan(model="llama-3-8b", pp=16, vpp=4)
+    Fails: plan(num_hidden_layers=12, pp=8, vpp=2, schedule=Schedule.DUALPIPE_V)
     Passes: plan(model="llama-3-8b", pp=16, vpp=2)
     """
     return (job.plan.layout is None) & (num_chunks(job.plan) > slots(job))
@@ -324,36 +328,6 @@ def _(job: Job) -> str:
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     gpus = job.cluster.num_gpus
     return {"pp": accepted_near(int(job.plan.pp), lambda pp: gpus % pp == 0, limit=gpus)}
-
-
-@rule(
-    "MOD135",
-    "V-shaped schedule needs two layers a rank",
-    severity=Severity.ERROR,
-    section=SECTION,
-    source="MindSpeed mindspeed/features_manager/pipeline_parallel/dualpipev_feature.py (028de58c)",
-    reads=("schedule", "pp", "layout"),
-    confidence="run",
-)
-def v_schedule_has_layers(job: Job) -> Mask:
-    """A V cuts the model into 2*pp chunks, and each needs a layer.
-
-    Fails: plan(num_hidden_layers=12, pp=8, vpp=2, schedule=Schedule.DUALPIPE_V)
-    Passes: plan(num_hidden_layers=16, pp=8, vpp=2, schedule=Schedule.DUALPIPE_V)
-    """
-    few = job.model.num_hidden_layers < 2 * job.plan.pp
-    return is_v_shaped(job.plan.schedule) & few & (job.plan.layout is None)
-
-
-@v_schedule_has_layers.message
-def _(job: Job) -> str:
-    return f"{job.model.num_hidden_layers} layers for 2*pp = {2 * job.plan.pp} chunks"
-
-
-@v_schedule_has_layers.fix
-def _(job: Job) -> dict[str, tuple[int, ...]]:
-    most, gpus = job.model.num_hidden_layers // 2, job.cluster.num_gpus
-    return {"pp": accepted_near(most + 1, lambda pp: gpus % pp == 0, limit=most)}
 
 
 @rule(
