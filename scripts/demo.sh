@@ -15,4 +15,4 @@ meshwright() {
 }
 meshwright plan llama-3.1-70b --gpu H100:8 --nodes 8 --seq-len 8192 --global-batch 4Mtok --write plan.toml
 meshwright predict plan.toml
-meshwright explain plan.toml memory --depth 1
+meshwright explain plan.toml memory --depth 2
