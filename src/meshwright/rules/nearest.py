@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+LARGEST = 10**12  # beyond any count of GPUs, sequences or tokens: nothing sensible is near
+
+
+def divisors(number: Any) -> tuple[int, ...]:
+    """All divisors of a number from 1 to `LARGEST`, rising; none of any other."""
+    number = int(number)
+    if not 1 <= number <= LARGEST:
+        return ()
+    small = [d for d in range(1, math.isqrt(number) + 1) if number % d == 0]
+    return tuple(sorted({*small, *(number // d for d in small)}))
 
 
 def divisors_near(number: Any, value: Any, *, limit: int = 3) -> tuple[int, ...]:
     """Up to `limit` divisors of `number` nearest to `value` (by ratio), in rising order."""
-    number, value = int(number), max(int(value), 1)
-    if number < 1:
-        return ()
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    divisors = {*small, *(number // d for d in small)}
-    nearest = sorted(divisors, key=lambda d: (max(d, value) / min(d, value), d))
+    value = max(int(value), 1)
+    nearest = sorted(divisors(number), key=lambda d: (max(d, value) / min(d, value), d))
     return tuple(sorted(nearest[:limit]))
 
 

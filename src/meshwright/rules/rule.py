@@ -50,6 +50,7 @@ class Rule:
     the same answer. `scope` is "all" or the frameworks and versions that demand it, as in
     "megatron-core>=0.16; torchtitan". `confidence` is "run" (seen to happen), "read" (in the
     source), "doc", "paper", "arithmetic" or "heuristic".
+    `foremost` marks a rule whose failure leaves nothing for the others to judge.
     `predictive` marks a rule that weighs a full prediction of memory or time: a search, which
     predicts anyway, does not apply it.
     """
@@ -63,6 +64,7 @@ class Rule:
     scope: str
     confidence: str
     predictive: bool = False
+    foremost: bool = False
     condition: Callable[[Job], Mask]
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
@@ -115,6 +117,7 @@ def rule(
     scope: str = "all",
     confidence: str = "arithmetic",
     predictive: bool = False,
+    foremost: bool = False,
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
     if not _CODE.fullmatch(code):
@@ -133,6 +136,7 @@ def rule(
             scope=scope,
             confidence=confidence,
             predictive=predictive,
+            foremost=foremost,
             condition=condition,
         )
 
@@ -173,8 +177,11 @@ def find_rule(code: str) -> Rule | None:
 
 @cache
 def pruning_rules() -> tuple[Rule, ...]:
-    """General error rules that depend on the plan, cheapest first: what a search applies."""
-    general = (r for r in all_rules() if r.is_general and not r.predictive)
+    """General error rules, cheapest first: what a search applies to plans of its own making.
+
+    Foremost rules are left out, since its axes hold no such values, and so are predictive ones.
+    """
+    general = (r for r in all_rules() if r.is_general and not _turn(r))
     errors = (r for r in general if r.severity is Severity.ERROR)
     return tuple(sorted(errors, key=lambda r: (len(r.reads), r.code)))
 
@@ -228,17 +235,26 @@ def check(
 ) -> list[Finding]:
     """What is wrong with one plan: a finding per rule that fires, errors first, then by code.
 
-    Predictive rules are left out when another rule finds an error: there is nothing to predict.
+    Where a foremost rule finds an error, the others are not asked; where any other does, there is
+    nothing to predict, and predictive rules are not.
     """
     if len(job.plan) != 1:
         raise MeshwrightError("check reads one plan; use prune for a column of plans")
     job = as_numpy(job)
     chosen = all_rules() if rules is None else rules
     scoped = [r for r in chosen if in_scope(r, framework, version)]
-    findings = _findings(job, [r for r in scoped if not r.predictive])
-    if not any(f.severity is Severity.ERROR for f in findings):
-        findings += _findings(job, [r for r in scoped if r.predictive])
+    findings: list[Finding] = []
+    for turn in ("foremost", "", "predictive"):
+        if not any(f.severity is Severity.ERROR for f in findings):
+            findings += _findings(job, [r for r in scoped if _turn(r) == turn])
     return sorted(findings, key=lambda f: (-int(f.severity), f.code))
+
+
+def _turn(rule_: Rule) -> str:
+    """When `check` asks a rule: "foremost", "" or "predictive"."""
+    if rule_.foremost:
+        return "foremost"
+    return "predictive" if rule_.predictive else ""
 
 
 def _findings(job: Job, rules: Iterable[Rule]) -> list[Finding]:

@@ -22,6 +22,7 @@ from meshwright.rules.estimate import (
     peak_flops,
     step_time_s,
 )
+from meshwright.rules.nearest import divisors
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ def _(job: Job) -> str:
 
 @products_outweigh_collectives.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    smaller = np.array([d for d in range(1, int(job.plan.tp)) if job.plan.tp % d == 0])
+    smaller = np.array([1, *divisors(job.plan.tp)[:-1]])
     wide = job.model.hidden_size / smaller >= _width_to_hide_collectives(job, smaller)
     return {"tp": (int(smaller[wide | (smaller == 1)][-1]),), "overlap_tp": (True,)}
 

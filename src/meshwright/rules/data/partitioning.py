@@ -1,12 +1,11 @@
 """DAT1xx: the mesh tiles the GPUs, the batch tiles the mesh, the sequence tiles cp and tp.
 
 Section 4.1 of the guidelines. Every rule here is integer arithmetic. Who reads which sample and
-what the batch does to training is in `samples.py`.
+what the batch does to training is in `samples.py`; values that mean nothing are in `ranges.py`.
 """
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +19,6 @@ from meshwright.rules.rule import rule
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.rules.rule import Mask
-
-_DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "dp_replicate", "micro_batch_size")
 
 
 def _replica(job: Job) -> Any:
@@ -106,36 +103,6 @@ def _(job: Job) -> str:
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     replica, gpus = int(_replica(job)), job.cluster.num_gpus
     return {"dp": (gpus // replica,)} if replica and gpus % replica == 0 else {}
-
-
-@rule(
-    "DAT105",
-    "A parallel degree is below one",
-    severity=Severity.ERROR,
-    section="4.1",
-    source="torchtitan torchtitan/distributed/parallel_dims.py ParallelDims (0.3.0); "
-    "transformers src/transformers/distributed/configuration_utils.py (5.23.0)",
-    reads=_DEGREES,
-    confidence="run",
-)
-def degrees_are_positive(job: Job) -> Mask:
-    """A degree counts ranks, so 1 switches an axis off and nothing smaller has a meaning.
-
-    Fails: plan(pp=0, dp=8)
-    Passes: plan(pp=1)
-    """
-    return reduce(np.logical_or, (getattr(job.plan, name) < 1 for name in _DEGREES))
-
-
-@degrees_are_positive.message
-def _(job: Job) -> str:
-    low = [f"{n} = {getattr(job.plan, n)}" for n in _DEGREES if getattr(job.plan, n) < 1]
-    return f"{', '.join(low)}: must be at least 1"
-
-
-@degrees_are_positive.fix
-def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    return {name: (1,) for name in _DEGREES if getattr(job.plan, name) < 1}
 
 
 # The batch tiles the mesh

@@ -19,7 +19,7 @@ from meshwright.rules.estimate import (
     state_bytes_per_parameter,
     step_time_s,
 )
-from meshwright.rules.nearest import divisors_near
+from meshwright.rules.nearest import divisors, divisors_near
 from meshwright.rules.rule import always, rule
 
 if TYPE_CHECKING:
@@ -248,8 +248,7 @@ def _(job: Job) -> str:
 @gathers_are_amortised.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     share = job.workload.global_batch_size // max(int(job.plan.dp), 1)
-    sizes = [m for m in range(1, share + 1) if share % m == 0]
-    fitting = [m for m in sizes if share // m <= MAX_GATHERED_MICROBATCHES]
+    fitting = [m for m in divisors(share) if share // m <= MAX_GATHERED_MICROBATCHES]
     return {"micro_batch_size": tuple(fitting[:2]), "zero_stage": (1, 2)}
 
 
