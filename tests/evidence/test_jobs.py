@@ -87,6 +87,8 @@ def test_plain_fields(make_row) -> None:
         ({"tp": "two"}, "'two'"),
         ({"hidden": "-4096"}, "below 1"),
         ({"layers": ""}, "layers is not stated"),
+        ({"layers": "7342851301"}, "above 10000"),
+        ({"vpp": "9999"}, "too few for pp*vpp"),
         ({"global_batch": "130"}, "not a multiple"),
         ({"gpu": "Cerebras WSE-3"}, "unknown GPU"),
         ({"arch": "hybrid-mamba"}, "not modeled"),
@@ -94,10 +96,43 @@ def test_plain_fields(make_row) -> None:
         ({"precision": ""}, "precision is not stated"),
         ({"pp_schedule": "v-min"}, "'v-min'"),
         ({"experts": "8", "topk": "2", "ep": "3"}, "does not divide"),
+        ({"experts": "64", "topk": "6", "expert_ffn": "0"}, "expert_ffn is not stated"),
     ],
 )
 def test_reasons_are_precise(make_row, changes: dict[str, str], says: str) -> None:
     assert says in reason(make_row(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"sequence_parallel": "True"}, "sequence_parallel", True),
+        ({"cp": ""}, "cp", 1),
+        ({"recompute": "yes"}, "recompute", Recompute.FULL),
+        ({"precision": "BF16-mixed"}, "precision", Precision.BF16),
+        ({"framework": "torchtitan", "vpp": ""}, "vpp", 1),
+        ({"dp": "unknown"}, "dp", 4),
+        ({"fsdp_shard": "none"}, "zero_stage", 1),
+    ],
+)
+def test_other_spellings_are_read(make_row, changes, field, value) -> None:
+    assert getattr(job(make_row(**changes)).plan, field) == value
+
+
+@pytest.mark.parametrize(
+    ("gpu", "gpus_per_node", "domain"),
+    [
+        ("MI300X", "", 8),
+        ("H200", "8", 8),
+        ("H800-80G-SXM", "8", 8),
+        ("L40S", "4", 4),
+        ("GB200", "", 16),
+        ("RTX 4090", "2", 2),
+    ],
+)
+def test_other_devices(make_row, gpu, gpus_per_node, domain) -> None:
+    row = make_row(gpu=gpu, gpus_per_node=gpus_per_node, interconnect="")
+    assert job(row).cluster.scale_up_domain == domain
 
 
 def test_micro_batch_follows_from_accumulation(make_row) -> None:
@@ -263,7 +298,7 @@ def test_a_slice_of_a_torus_is_one_domain(reference) -> None:
 
 
 @settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     column=st.sampled_from(SETTINGS),

@@ -41,38 +41,39 @@ def cluster_of(row: Row) -> Cluster:
     if not name:
         raise CannotExpress("gpu is not stated")
     world = row.needed("num_gpus")
-    per_gpu = scale_out_bytes_per_s(row.text("interconnect"), gpus_per_node=_per_node(row))
-    fabric = _fabric(row) if per_gpu else None
-    built = _from_catalogue(name, count=_count(row, world), world=world, fabric=fabric)
+    count = _count(row, world)
+    plain = _from_catalogue(name, count=count, world=world, fabric=None)
+    per_gpu = scale_out_bytes_per_s(
+        row.text("interconnect"), gpus_per_node=row.integer("gpus_per_node") or plain.gpus_per_node
+    )
+    if per_gpu is None:
+        return replace(plain, num_gpus=world)
+    built = _from_catalogue(name, count=count, world=world, fabric=_fabric(row))
     links = tuple(_with_rate(link, per_gpu, built) for link in built.links)
     return replace(built, num_gpus=world, links=links)
 
 
-def _per_node(row: Row) -> int:
-    """GPUs in a node, as the row says."""
-    return row.integer("gpus_per_node") or 8
-
-
-def _count(row: Row, world: int) -> int:
-    """GPUs in one unit of the cluster: a node, or a slice of a torus."""
+def _count(row: Row, world: int) -> int | None:
+    """GPUs in one unit of the cluster: a node, or a slice of a torus; None for the usual node."""
     slices = _SLICES.search(row.text("interconnect"))
     if slices:
-        return max(world // int(slices.group(1)), 1)
+        return max(world // max(int(slices.group(1)), 1), 1)
     if row.says("gpu", r"\btpu"):
         return world
-    return min(_per_node(row), world)
+    per_node = row.integer("gpus_per_node")
+    return min(per_node, world) if per_node and per_node > 0 else None
 
 
 @cache
-def _from_catalogue(name: str, *, count: int, world: int, fabric: str | None) -> Cluster:
+def _from_catalogue(name: str, *, count: int | None, world: int, fabric: str | None) -> Cluster:
     """The catalogue's cluster; its own node size where the row's does not exist there."""
     device = catalogue.gpu(name).name
-    nodes = -(-world // count)
+    usual = catalogue.cluster(device, nodes=1, fabric=fabric).gpus_per_node
+    unit = min(usual, world) if count is None else count
     try:
-        return catalogue.cluster(f"{device}:{count}", nodes=nodes, fabric=fabric)
+        return catalogue.cluster(f"{device}:{unit}", nodes=-(-world // unit), fabric=fabric)
     except MeshwrightError:
-        unit = catalogue.cluster(device, nodes=1, fabric=fabric).gpus_per_node
-        return catalogue.cluster(device, nodes=-(-world // unit), fabric=fabric)
+        return catalogue.cluster(device, nodes=-(-world // usual), fabric=fabric)
 
 
 def _fabric(row: Row) -> str | None:
@@ -82,9 +83,9 @@ def _fabric(row: Row) -> str | None:
     return next(found, None)
 
 
-def _with_rate(link: Link, per_gpu: float | None, built: Cluster) -> Link:
+def _with_rate(link: Link, per_gpu: float, built: Cluster) -> Link:
     """The link at the row's rate, when it is one between nodes."""
-    if per_gpu is None or link is built.links[0] or link.domain <= built.gpus_per_node:
+    if link is built.links[0] or link.domain <= built.gpus_per_node:
         return link
     return replace(link, bytes_per_s=per_gpu)
 

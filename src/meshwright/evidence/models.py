@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from meshwright.evidence.habits import Habits
     from meshwright.evidence.row import Row
 
+COARSE_EXPERTS = 16
 VOCAB_MULTIPLE = 128  # Megatron's --make-vocab-size-divisible-by
 
 
@@ -218,7 +219,7 @@ def _experts(row: Row, traits: Traits) -> Experts:
     return Experts(
         num_experts=row.needed("experts"),
         top_k=row.needed("topk"),
-        intermediate_size=row.integer("expert_ffn") or row.needed("ffn"),
+        intermediate_size=_expert_width(row),
         gated=_gated(row, traits),
         activation=traits.activation,
         bias=traits.mlp_bias or traits.biases,
@@ -226,3 +227,13 @@ def _experts(row: Row, traits: Traits) -> Experts:
         shared_intermediate_size=row.integer("shared_expert_ffn") or 0,
         shared_gate=traits.shared_gate,
     )
+
+
+def _expert_width(row: Row) -> int:
+    """Width of one expert; coarse experts (Mixtral, Grok) are as wide as the dense network."""
+    stated = row.integer("expert_ffn")
+    if stated:
+        return stated
+    if row.needed("experts") > COARSE_EXPERTS:
+        raise CannotExpress("expert_ffn is not stated")
+    return row.needed("ffn")

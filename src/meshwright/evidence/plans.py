@@ -67,7 +67,8 @@ def uses_flash(row: Row, habits: Habits) -> bool:
 
 def _mesh(row: Row, habits: Habits) -> dict[str, Any]:
     """Axis sizes, checked against the number of GPUs."""
-    tp, pp, cp = (row.needed(axis) for axis in ("tp", "pp", "cp"))
+    tp, pp = row.needed("tp"), row.needed("pp")
+    cp = row.integer("cp") or 1
     world = row.needed("num_gpus")
     dp = row.integer("dp") or max(world // (tp * pp * cp), 1)
     if tp * pp * cp * dp != world:
@@ -76,7 +77,7 @@ def _mesh(row: Row, habits: Habits) -> dict[str, Any]:
     etp = row.integer("etp") or _expert_tp(row, habits, tp=tp)
     if tp * cp * dp % (ep * etp):
         raise CannotExpress(f"ep*etp = {ep * etp} does not divide tp*cp*dp = {tp * cp * dp}")
-    vpp = _virtual_stages(row, pp)
+    vpp = _virtual_stages(row, habits, pp)
     return {"tp": tp, "pp": pp, "vpp": vpp, "cp": cp, "dp": dp, "ep": ep, "etp": etp}
 
 
@@ -85,12 +86,14 @@ def _expert_tp(row: Row, habits: Habits, *, tp: int) -> int:
     return tp if habits.megatron and row.integer("experts") else 1
 
 
-def _virtual_stages(row: Row, pp: int) -> int:
-    """Chunks a rank, 1 without pipeline."""
+def _virtual_stages(row: Row, habits: Habits, pp: int) -> int:
+    """Chunks a rank, 1 without pipeline; only Megatron's kin interleave without saying so."""
     vpp = row.integer("vpp")
     if vpp is not None:
         return max(vpp, 1) if pp > 1 else 1
     if pp == 1 or row.says("pp_schedule", r"^1f1b|gpipe|zb-?[12]"):
+        return 1
+    if not habits.megatron and not row.says("pp_schedule", r"interleav"):
         return 1
     raise CannotExpress("vpp is not stated")
 

@@ -78,8 +78,8 @@ def _is_pure(row: Row, habits: Habits) -> bool:
 
 def _is_wide(row: Row, habits: Habits) -> bool:
     """True when the trained weights are fp32 and cast for the products."""
-    stated = row.says("precision", r"fp32 (param|weight)|\bamp\b")
-    return stated or habits.wide_params
+    stated = row.says("precision", r"fp32 (param|weight)")
+    return stated or habits.wide_params or (habits.fsdp and row.says("precision", r"\bamp\b"))
 
 
 def _sixteen_bit_gradients(row: Row, precision: Precision) -> bool:

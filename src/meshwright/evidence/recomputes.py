@@ -21,6 +21,9 @@ _MODULES = (
     (r"mla_up_proj|mla up", RecomputeModule.MLA_UP_PROJECTION),
 )
 _ALL_BUT_PRODUCTS = RecomputeModule.CORE_ATTENTION | RecomputeModule.NORM
+_KINDS = dict.fromkeys(("no", "off", "false", "0"), "none") | dict.fromkeys(
+    ("yes", "on", "true", "1", "all", "every layer", "block", "uniform"), "full"
+)
 
 
 def recompute_fields(row: Row, *, flash: bool) -> dict[str, Any]:
@@ -29,7 +32,8 @@ def recompute_fields(row: Row, *, flash: bool) -> dict[str, Any]:
     Core attention alone is nothing to recompute with a fused kernel, which never stores the scores.
     Raises CannotExpress where the row does not say, or not how much.
     """
-    kind = row.text("recompute").lower()
+    written = row.text("recompute").lower()
+    kind = _KINDS.get(written, written)
     if kind == "none":
         return {"recompute": int(Recompute.NONE)}
     if kind == "full":

@@ -88,7 +88,9 @@ TEXTS = (
 )
 SETTINGS = (*INTEGERS, *TEXTS)
 
-_BLANK = {"", "-", "?", "n/a", "na", "nan", "null", "unknown", "not stated", "unspecified"}
+_BLANK = {"", "-", "?", "n/a", "na", "nan", "none", "null", "unknown", "not stated", "unspecified"}
+_MOST = {"layers": 10_000, "num_gpus": 10**7}
+_FLAGS = {"true": 1, "yes": 1, "on": 1, "false": 0, "no": 0, "off": 0}
 
 
 class CannotExpress(MeshwrightError):  # noqa: N818 - caught by `job_of`, which turns it to a reason
@@ -128,13 +130,16 @@ class Row:
     def needed(self, column: str, *, least: int = 1) -> int:
         """The value of an integer column that a job cannot do without.
 
-        Raises CannotExpress where it is blank or below `least`.
+        Raises CannotExpress where it is blank, below `least` or absurdly large.
         """
         number = self.integer(column)
         if number is None:
             raise CannotExpress(f"{column} is not stated")
         if number < least:
             raise CannotExpress(f"{column} is {number}, below {least}")
+        most = _MOST.get(column, 10**9)
+        if number > most:
+            raise CannotExpress(f"{column} is {number}, above {most}")
         return number
 
     def says(self, column: str, pattern: str) -> bool:
@@ -193,7 +198,10 @@ class Run:
 
 
 def whole_number(raw: str) -> int | None:
-    """The integer that `raw` writes ("8", "8.0", "1,024"), or None."""
+    """The integer that `raw` writes ("8", "8.0", "1,024", "yes" for 1), or None."""
+    flag = _FLAGS.get(raw.strip().lower())
+    if flag is not None:
+        return flag
     try:
         value = float(raw.replace(",", ""))
     except ValueError:

@@ -31,6 +31,8 @@ def stage_fields(row: Row, habits: Habits, model: Model, chunks: int) -> dict[st
     layers = model.num_hidden_layers
     if chunks == 1:
         return {}
+    if chunks > layers + 4:  # embedding, norm, head and loss may each fill one
+        raise CannotExpress(f"{layers} layers are too few for pp*vpp = {chunks}")
     written = _written_layout(row, layers, chunks)
     if written:
         return {"layout": written}
