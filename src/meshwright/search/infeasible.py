@@ -1,117 +1,211 @@
-"""When nothing fits: the nearest plans, the constraint to relax, the GPUs that would do."""
+"""What stands between a plan and the GPU's memory, and between a search and its first plan.
+
+The nearest misses with what would admit them, the smallest set of pins and bans to relax, and the
+number of GPUs that would do.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from meshwright.cost.predict import evaluate
+from meshwright.plan.plan import Recompute, RecomputeModule
+from meshwright.plan.words import word
+from meshwright.rules.rule import check, pruning_rules
 from meshwright.search.result import GIB, Miss, Relaxation
 from meshwright.search.space import space
-from meshwright.search.sweep import sweep
+from meshwright.search.sweep import MEMORY_CODE, Aim, sweep
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from meshwright.cost.calibration import Calibration
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
+    from meshwright.search.kept import Kept
     from meshwright.search.space import Options
-    from meshwright.search.sweep import Kept, Sweep
+    from meshwright.search.sweep import Sweep
 
-MAX_GROWTH = 4096  # times the GPUs asked for, before giving up on a minimum
+MAX_GROWTH = 1024  # times the GPUs asked for, before giving up on a minimum
+MAX_GPUS = 1 << 20
+SHOWN = 3
+MAX_SET = 2  # pins and bans relaxed together, before all of them are
 
 
-def misses(job: Job, outcome: Sweep, settings: Options, limit_bytes: float) -> tuple[Miss, ...]:
-    """The legal plans that come closest to fitting, nearest first."""
-    kept = outcome.misses
+def misses(
+    job: Job, outcome: Sweep, settings: Options, limit_bytes: float, *, calibration: Calibration
+) -> tuple[Miss, ...]:
+    """Legal plans that do not fit, nearest first: such as would win, if any plan fits."""
+    kept, best = outcome.misses, outcome.best
     if kept is None:
         return ()
-    found = []
-    for index in range(min(len(kept), 3)):
-        over = float(kept.upper_bytes[index]) - limit_bytes
-        found.append(
-            Miss(
-                job=job.with_plan(_plan_at(settings.base, kept, index)),
-                upper_bytes=float(kept.upper_bytes[index]),
-                over_bytes=over,
-                step_time_s=float(kept.step_s[index]),
-                remedy=f"{over / GIB:.1f} GiB more memory per GPU would admit it",
-            )
-        )
-    return tuple(found)
+    order = np.lexsort((kept.step_s, kept.upper_bytes))
+    if best is not None:
+        order = order[kept.step_s[order] < best.step_s.min()]
+    return tuple(
+        _miss(job, kept, index, settings, limit_bytes, outcome=outcome, calibration=calibration)
+        for index in order[:SHOWN]
+    )
 
 
-def _plan_at(base: Plan, kept: Kept, index: int) -> Plan:
+def _miss(
+    job: Job,
+    kept: Kept,
+    index: int,
+    settings: Options,
+    limit_bytes: float,
+    *,
+    outcome: Sweep,
+    calibration: Calibration,
+) -> Miss:
+    """One plan of the misses with what would admit it."""
+    one = job.with_plan(plan_at(settings.base, kept, index))
+    over = float(kept.upper_bytes[index]) - limit_bytes
+    step = float(kept.step_s[index])
+    words = f"{over / GIB:.1f} GiB more memory per GPU would admit it"
+    if outcome.best is not None:
+        gain = float(outcome.best.step_s.min()) / step - 1
+        words += f", {100 * gain:.1f}% faster than the best"
+    elif found := remedies(one, limit_bytes, calibration):
+        words += f", or {found[0]}"
+    return Miss(
+        job=one,
+        upper_bytes=float(kept.upper_bytes[index]),
+        over_bytes=over,
+        step_time_s=step,
+        remedy=words,
+    )
+
+
+def plan_at(base: Plan, kept: Kept, index: int) -> Plan:
     """Plan number `index` of a kept set, as scalars."""
     return base.replace(**{name: column[index].item() for name, column in kept.fields.items()})
+
+
+def remedies(job: Job, limit_bytes: float, calibration: Calibration) -> list[str]:
+    """Single changes of one plan, pinned or not, that are legal and make it fit; fastest first."""
+    found = []
+    for changes in _stronger(job.plan):
+        other = job.with_plan(job.plan.replace(**changes))
+        if check(other, pruning_rules()):
+            continue
+        cost = evaluate(other, calibration)
+        if float(cost.upper_bytes) <= limit_bytes:
+            found.append((float(cost.step_s), _wording(changes)))
+    return [words for _, words in sorted(found)]
+
+
+def _stronger(plan: Plan) -> list[Mapping[str, Any]]:
+    """Changes of one plan that save memory: a field by one step, recompute and offload whole."""
+    changes: list[Mapping[str, Any]] = []
+    if plan.recompute == Recompute.NONE:
+        norms = int(RecomputeModule.NORM)
+        changes.append({"recompute": int(Recompute.SELECTIVE), "recompute_modules": norms})
+    if plan.recompute != Recompute.FULL or plan.recompute_layers:
+        changes.append({"recompute": int(Recompute.FULL), "recompute_layers": 0})
+    if plan.micro_batch_size > 1 and plan.micro_batch_size % 2 == 0:
+        changes.append({"micro_batch_size": int(plan.micro_batch_size) // 2})
+    changes += [{"zero_stage": z} for z in range(int(plan.zero_stage) + 1, 4) if z != 2]
+    if plan.offload_optimizer < 1:
+        changes.append({"offload_optimizer": 1.0})
+    if not plan.sequence_parallel:
+        changes.append({"sequence_parallel": True})
+    return changes
+
+
+def _wording(changes: Mapping[str, Any]) -> str:
+    """Changes as a user types them."""
+    shown = {n: v for n, v in changes.items() if n != "recompute_layers"}
+    texts = {n: word(n, value) for n, value in shown.items()}
+    return " with ".join(
+        f"{n} = {', '.join(v) if isinstance(v, list) else v}" for n, v in texts.items()
+    )
 
 
 def relaxations(
     job: Job, settings: Options, *, limit_bytes: float, calibration: Calibration
 ) -> tuple[Relaxation, ...]:
-    """Single pins or bans whose removal admits plans, the most admitting first.
+    """The smallest sets of pins and bans whose removal admits plans, the most admitting first.
 
-    When no single one does, all pins together are tried, so that the smallest set is found when it
-    has one member and a sufficient set is named otherwise.
+    Sets of one, then of `MAX_SET`, then all of them; empty when not even that admits a plan.
     """
-    trials = [(f"pin {n}", _without(settings, pin=n)) for n in settings.pins]
-    trials += [(f"ban on {n}", _without(settings, ban=n)) for n in settings.bans]
-    found = [_trial(job, name, s, limit_bytes, calibration) for name, s in trials]
-    admitted = sorted((r for r in found if r.admits), key=lambda r: -r.admits)
-    if not admitted and len(trials) > 1:
-        free = replace(settings, pins={}, bans={})
-        names = " and ".join(name for name, _ in trials)
-        every = _trial(job, names, free, limit_bytes, calibration)
-        admitted = [every] if every.admits else []
-    return tuple(admitted)
-
-
-def _without(settings: Options, *, pin: str = "", ban: str = "") -> Options:
-    """The settings with one pin or ban dropped."""
-    pins = {n: v for n, v in settings.pins.items() if n != pin}
-    bans = {n: v for n, v in settings.bans.items() if n != ban}
-    return replace(settings, pins=pins, bans=bans)
+    names = [("pin", n) for n in settings.pins] + [("ban", n) for n in settings.bans]
+    sizes = [*range(1, min(MAX_SET, len(names)) + 1)]
+    sizes += [len(names)] if len(names) > MAX_SET else []
+    for size in sizes:
+        trials = [
+            _trial(job, s, settings, limit_bytes, calibration) for s in combinations(names, size)
+        ]
+        if admitted := [trial for trial in trials if trial.admits]:
+            return tuple(sorted(admitted, key=lambda r: (-r.admits, r.constraint)))
+    return ()
 
 
 def _trial(
-    job: Job, name: str, settings: Options, limit_bytes: float, calibration: Calibration
+    job: Job,
+    dropped: tuple[tuple[str, str], ...],
+    settings: Options,
+    limit_bytes: float,
+    calibration: Calibration,
 ) -> Relaxation:
-    """How many plans fit under the relaxed settings."""
+    """How many plans fit without these pins and bans; a free field goes back to its default."""
+    pins = {n: v for n, v in settings.pins.items() if ("pin", n) not in dropped}
+    bans = {n: v for n, v in settings.bans.items() if ("ban", n) not in dropped}
+    defaults = type(settings.base)()
+    freed = {n: getattr(defaults, n) for kind, n in dropped if kind == "pin"}
+    relaxed = replace(settings, pins=pins, bans=bans, base=settings.base.replace(**freed))
     outcome = sweep(
         job,
-        space(job.model, job.cluster, job.workload, settings),
-        limit_bytes=limit_bytes,
-        keep=1,
+        space(job.model, job.cluster, job.workload, relaxed),
+        aim=Aim(limit_bytes=limit_bytes, keep=1),
         calibration=calibration,
     )
-    example = _plan_at(settings.base, outcome.best, 0) if outcome.best is not None else None
-    return Relaxation(constraint=name, admits=outcome.feasible, example=example)
+    example = plan_at(relaxed.base, outcome.best, 0) if outcome.best is not None else None
+    words = " and the ".join(f"pin {n}" if kind == "pin" else f"ban on {n}" for kind, n in dropped)
+    return Relaxation(constraint=words, admits=outcome.feasible, example=example)
 
 
 def minimum_gpus(
-    job: Job, settings: Options, memory_share: float, *, calibration: Calibration
+    job: Job,
+    settings: Options,
+    outcome: Sweep,
+    *,
+    memory_share: float,
+    calibration: Calibration,
 ) -> int | None:
-    """The smallest number of nodes' worth of GPUs, by doubling and bisection, on which a plan fits.
+    """The fewest GPUs on which a plan fits, of 2^k and 3 * 2^k nodes beyond those asked for.
 
-    None when even many times the GPUs do not help (a pin is in the way).
+    None when memory was not what stood in the way, or when even many times the GPUs do not help.
     """
+    if not outcome.rejected[MEMORY_CODE]:
+        return None
     per_node = job.cluster.gpus_per_node
+    nodes = 1 << (job.cluster.num_nodes.bit_length() - 1)
+    last = min(job.cluster.num_nodes * MAX_GROWTH, MAX_GPUS // per_node)
+    while nodes <= last:
+        for several in (nodes, nodes * 3 // 2 if nodes > 1 else nodes):
+            if several > job.cluster.num_nodes and _fits(
+                job, several * per_node, settings, memory_share, calibration
+            ):
+                return several * per_node
+        nodes *= 2
+    return None
 
-    def fits(nodes: int) -> bool:
-        cluster = replace(job.cluster, num_gpus=nodes * per_node)
-        outcome = sweep(
-            replace(job, cluster=cluster),
-            space(job.model, cluster, job.workload, settings),
-            limit_bytes=cluster.gpu.memory_bytes * memory_share,
-            keep=1,
-            calibration=calibration,
-        )
-        return outcome.feasible > 0
 
-    low, high = job.cluster.num_nodes, job.cluster.num_nodes * 2
-    while not fits(high):
-        low, high = high, high * 2
-        if high > job.cluster.num_nodes * MAX_GROWTH:
-            return None
-    while high - low > max(1, low // 8):
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high * per_node
+def _fits(
+    job: Job, num_gpus: int, settings: Options, memory_share: float, calibration: Calibration
+) -> bool:
+    """Whether any plan fits on this many GPUs."""
+    cluster = replace(job.cluster, num_gpus=num_gpus)
+    outcome = sweep(
+        replace(job, cluster=cluster),
+        space(job.model, cluster, job.workload, settings),
+        aim=Aim(limit_bytes=cluster.gpu.memory_bytes * memory_share, keep=1, any_fits=True),
+        calibration=calibration,
+    )
+    return outcome.feasible > 0

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.predict import predict
 from meshwright.plan.job import Job, Workload
-from meshwright.plan.plan import Plan
-from meshwright.search.infeasible import minimum_gpus, misses, relaxations
-from meshwright.search.result import Candidate, Result, assumed, recompute, sharding
+from meshwright.search.infeasible import minimum_gpus, misses, plan_at, relaxations
+from meshwright.search.result import Candidate, Result, assumed, describe
 from meshwright.search.sensitivity import swings
 from meshwright.search.space import Options, space
-from meshwright.search.sweep import sweep
+from meshwright.search.sweep import Aim, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from meshwright.cost.calibration import Calibration
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
-    from meshwright.search.sweep import Kept
+    from meshwright.search.kept import Kept
+    from meshwright.search.sweep import Sweep
 
 
 def plan_job(
@@ -53,8 +53,7 @@ def plan_job(
     outcome = sweep(
         job,
         space(model, cluster, workload, settings),
-        limit_bytes=limit,
-        objective=objective,
+        aim=Aim(limit_bytes=limit, objective=objective),
         calibration=calibration,
         progress=progress,
     )
@@ -69,16 +68,21 @@ def plan_job(
         feasible=outcome.feasible,
         rejected=dict(outcome.rejected.most_common()),
         frontier=distinct_candidates(job, outcome.frontier, 8, settings, calibration),
-        misses=misses(job, outcome, settings, limit),
+        misses=misses(job, outcome, settings, limit, calibration=calibration),
         assumptions=assumed(job),
         objective=objective,
         limit_bytes=limit,
+        notes=_notes(outcome),
     )
-    if not rows:
+    if outcome.interrupted:
+        pass
+    elif not rows:
         result = replace(
             result,
             relaxations=relaxations(job, settings, limit_bytes=limit, calibration=calibration),
-            minimum_gpus=minimum_gpus(job, settings, memory_share, calibration=calibration),
+            minimum_gpus=minimum_gpus(
+                job, settings, outcome, memory_share=memory_share, calibration=calibration
+            ),
         )
     elif sensitivity and outcome.best is not None:
         found = swings(job, outcome.best, settings, calibration)
@@ -86,9 +90,13 @@ def plan_job(
     return replace(result, seconds=time.process_time() - started)
 
 
-def plan_at(base: Plan, kept: Kept, index: int) -> Plan:
-    """Plan number `index` of a kept set, as scalars."""
-    return base.replace(**{name: column[index].item() for name, column in kept.fields.items()})
+def _notes(outcome: Sweep) -> tuple[str, ...]:
+    """What a reader must know about the search itself."""
+    if not outcome.interrupted:
+        return ()
+    return (
+        f"stopped early: the best of the {outcome.costed:,} plans costed until then, not of all",
+    )
 
 
 def distinct_candidates(
@@ -97,11 +105,11 @@ def distinct_candidates(
     """The first `top` plans that differ in what the table shows, each fully predicted."""
     if kept is None:
         return ()
-    seen: set[Any] = set()
+    seen: set[str] = set()
     rows: list[Candidate] = []
     for index in range(len(kept)):
         plan = plan_at(settings.base, kept, index)
-        key = _shown(plan)
+        key = describe(plan)
         if key in seen:
             continue
         seen.add(key)
@@ -112,13 +120,6 @@ def distinct_candidates(
     return tuple(rows)
 
 
-def _shown(plan: Plan) -> tuple[Any, ...]:
-    """What tells two plans apart in the table."""
-    degrees = (plan.tp, plan.pp, plan.cp, plan.ep, plan.etp, plan.dp)
-    pipeline = (plan.schedule, plan.vpp) if int(plan.pp) > 1 else ()
-    return (degrees, plan.micro_batch_size, pipeline, recompute(plan), sharding(plan))
-
-
 def _cheapest(
     job: Job,
     rows: tuple[Candidate, ...],
@@ -127,7 +128,7 @@ def _cheapest(
     top: int,
     calibration: Calibration,
 ) -> tuple[Candidate, ...]:
-    """The same search on halves, quarters, ... of the cluster; fewest GPU-seconds per token first."""
+    """The same search on halves, quarters, ... of the cluster; fewest GPU-seconds a token first."""
     found = list(rows)
     nodes = job.cluster.num_nodes // 2
     while nodes >= 1:
@@ -136,7 +137,7 @@ def _cheapest(
         outcome = sweep(
             smaller,
             space(job.model, cluster, job.workload, settings),
-            limit_bytes=cluster.gpu.memory_bytes,
+            aim=Aim(limit_bytes=cluster.gpu.memory_bytes),
             calibration=calibration,
         )
         if outcome.best is None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from meshwright.plan.job import Job, num_microbatches
-from meshwright.plan.plan import Optimizer, Plan, Precision, Recompute, Schedule
+from meshwright.plan.plan import ContextParallel, Optimizer, Plan, Precision, Recompute, Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.cost.predict import Prediction
 
 GIB = 2.0**30
@@ -163,10 +164,13 @@ def describe(plan: Plan) -> str:
 
 
 def mesh(plan: Plan) -> str:
-    """Degrees above one, as "tp8 pp2 dp4"; dp always."""
+    """Degrees above one, as "tp8 pp2 dp4"; dp always; how context is exchanged if not in a ring."""
     names = ("tp", "pp", "cp", "ep", "etp")
-    degrees = [f"{n}{int(getattr(plan, n))}" for n in names if getattr(plan, n) > 1]
-    return " ".join([*degrees, f"dp{int(plan.dp)}"])
+    degrees = {n: f"{n}{int(getattr(plan, n))}" for n in names if getattr(plan, n) > 1}
+    kind = ContextParallel(int(plan.context_parallel))
+    if "cp" in degrees and kind != ContextParallel.RING:
+        degrees["cp"] += f"-{kind.name.lower().replace('_', '-')}"
+    return " ".join([*degrees.values(), f"dp{int(plan.dp)}"])
 
 
 def schedule(plan: Plan) -> str:
@@ -195,14 +199,20 @@ def recompute(plan: Plan) -> str:
 
 
 def sharding(plan: Plan) -> str:
-    """ZeRO stage and offload."""
+    """ZeRO stage, replicas of the sharding group (HSDP), and what is offloaded to the host."""
     stage = int(plan.zero_stage)
     name = f"zero{stage}" if stage < 3 else "fsdp"
+    if int(plan.dp_replicate) > 1:
+        name = f"hsdp x{int(plan.dp_replicate)}" if stage == 3 else f"{name} x{plan.dp_replicate}"
     if stage == 3 and not plan.reshard_after_forward:
         name += " no-reshard"
-    if plan.offload_optimizer > 0:
-        name += " +offload"
-    return name
+    shares = {
+        "optimizer": plan.offload_optimizer,
+        "activations": plan.offload_activations,
+        "weights": plan.offload_params,
+    }
+    hosted = [what for what, share in shares.items() if share]
+    return f"{name} +offload {' '.join(hosted)}" if hosted else name
 
 
 def assumed(job: Job) -> tuple[str, ...]:

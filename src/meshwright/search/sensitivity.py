@@ -18,8 +18,8 @@ from meshwright.search.result import Swing
 if TYPE_CHECKING:
     from meshwright.cost.calibration import Calibration
     from meshwright.plan.job import Job
+    from meshwright.search.kept import Kept
     from meshwright.search.space import Options
-    from meshwright.search.sweep import Kept
 
 WORTH_SAYING = 0.01  # regret below which a change of winner is noise
 HARDWARE = {"matmul": 0.8, "memory": 0.8, "scale_up": 0.6, "scale_out": 0.5}

@@ -1,16 +1,19 @@
 """The space of plans: which values each field may take, level by level.
 
-Three levels, each a table of columns. The *mesh* level lists every way to write the number of GPUs
-as tp * pp * cp * dp with every expert mesh over it; the *batch* level adds micro-batch, schedule
-and virtual stages; the *option* level is a plain product of sharding, recompute, offload and the
-like. Rules are applied at the first level that has all the fields they read, so that a mesh which
-no rule admits is never multiplied out.
+Four tables of columns. The *mesh* lists every way to write the number of GPUs as
+tp * pp * cp * dp, with every expert mesh over it; the *batch* adds micro-batch, schedule, virtual
+stages and whatever else is pinned to several values; *inner* options reach inside a layer
+(recompute, sequence parallelism, ...), *outer* ones only combine layers (sharding, offload of
+states, overlap of their communication). A plan is one row of each. Rules are applied at the first
+level that has all the fields they read, so that a mesh which no rule admits is never multiplied
+out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +21,7 @@ import numpy as np
 from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest
 from meshwright.model.architecture import Experts
-from meshwright.plan.plan import Plan, Recompute, RecomputeModule, Schedule
+from meshwright.plan.plan import ContextParallel, Plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,10 +34,9 @@ if TYPE_CHECKING:
 
 Table = dict[str, Any]  # column by field name, all of one length
 
-MESH_FIELDS = ("tp", "pp", "cp", "dp", "ep", "etp")
-BATCH_FIELDS = ("micro_batch_size", "schedule", "vpp", "embedding_in_split", "loss_in_split")
-MAX_MICRO_BATCH = 16
-MAX_VPP = 16
+MESH_FIELDS = ("tp", "pp", "cp", "dp", "ep", "etp", "context_parallel", "dp_replicate")
+MAX_DOMAINS = 4  # scale-up domains that a tensor-parallel group may span
+MIN_LOCAL_TOKENS = 512  # of a sequence on a context-parallel rank; fewer starve its kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,7 @@ class Options:
 
     `base` carries the fields that the search does not vary (precision, optimizer, ...).
     `exhaustive` multiplies out every option; the default leaves out those that are dominated on
-    every cluster (no overlap where overlap is free, gathering twice where once suffices).
+    every cluster (no overlap where overlap is free, GPipe) and the less usual ones.
     """
 
     pins: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -54,26 +56,32 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """The candidates: a mesh table, the choices for batch fields, and the option table."""
+    """The candidates: four tables whose product, less what makes no sense, is the space."""
 
     mesh: Table
-    options: Table
+    batch: Table
+    inner: Table
+    outer: Table
     settings: Options
     model: Model
     workload: Workload
 
     @property
     def num_options(self) -> int:
-        """Rows of the option table."""
-        return len(next(iter(self.options.values())))
+        """Combinations of inner and outer options."""
+        return length(self.inner) * length(self.outer)
 
 
 def space(model: Model, cluster: Cluster, workload: Workload, settings: Options) -> Space:
     """Every candidate plan for `cluster.num_gpus` GPUs under the settings."""
+    from meshwright.search.menu import batch_table, inner_table, outer_table
+
     _known_fields(settings)
     return Space(
-        mesh=mesh_table(model, cluster.num_gpus, settings),
-        options=option_table(model, settings),
+        mesh=mesh_table(model, cluster, workload, settings),
+        batch=batch_table(model, workload, settings),
+        inner=inner_table(model, settings),
+        outer=outer_table(settings),
         settings=settings,
         model=model,
         workload=workload,
@@ -101,153 +109,100 @@ def divisors(number: int) -> list[int]:
     return sorted({*small, *(number // d for d in small)})
 
 
-def mesh_table(model: Model, num_gpus: int, settings: Options) -> Table:
+def table(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> Table:
+    """Rows as columns by name."""
+    columns = list(zip(*rows, strict=True)) if rows else [() for _ in names]
+    return {name: np.array(column) for name, column in zip(names, columns, strict=True)}
+
+
+def take(columns: Table, rows: NDArray[Any] | slice) -> Table:
+    """The table's rows at these positions."""
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def length(columns: Table) -> int:
+    """Rows of a table."""
+    return len(next(iter(columns.values())))
+
+
+def mesh_table(model: Model, cluster: Cluster, workload: Workload, settings: Options) -> Table:
     """Every tp * pp * cp * dp = num_gpus with every expert mesh, as columns.
 
-    Degrees run over the divisors of the number of GPUs; a pinned value that does not divide it is
-    kept so that the rule which refuses it can say so.
+    Degrees run over the divisors of the number of GPUs, tp up to the number of heads and to
+    `MAX_DOMAINS` scale-up domains, pp up to the number of layers, cp as far as `MIN_LOCAL_TOKENS`
+    are left. A pinned value is kept whatever it is, so that the rule which refuses it can say so.
     """
-    sizes = divisors(num_gpus)
-    axes = [allowed(name, sizes, settings) for name in ("tp", "pp", "cp")]
-    limits = (_largest_tp(model, settings), model.num_hidden_layers, num_gpus)
-    axes = [
-        [v for v in axis if v <= limit or name in settings.pins]
-        for axis, limit, name in zip(axes, limits, ("tp", "pp", "cp"), strict=True)
-    ]
-    experts = _expert_counts(model)
-    eps = allowed("ep", divisors(max(experts, default=1)), settings)
+    num_gpus = cluster.num_gpus
+    eps = allowed("ep", divisors(max(_expert_counts(model), default=1)), settings)
     rows = []
-    for tp, pp, cp in product(*axes):
-        dp = num_gpus // (tp * pp * cp)
-        if tp * pp * cp > num_gpus or dp not in allowed("dp", [dp], settings):
+    for tp, pp, cp in product(*_degrees(model, cluster, workload, settings)):
+        dp = max(num_gpus // max(tp * pp * cp, 1), 1)
+        fits = num_gpus % max(tp * pp * cp, 1) == 0 or _pins_misfit(
+            num_gpus, (tp, pp, cp), settings
+        )
+        if not fits or dp not in allowed("dp", [dp], settings):
             continue
-        for etp in allowed("etp", sorted({1, tp}) if experts else [1], settings):
-            rows += [(tp, pp, cp, dp, ep, etp) for ep in eps if ep * etp <= tp * cp * dp]
+        for cp_kind, replicas in product(
+            _context_kinds(cp, settings), _replicas(cluster, tp, cp, dp, settings)
+        ):
+            rows += [
+                (tp, pp, cp, dp, ep, etp, cp_kind, replicas)
+                for etp in _expert_tp(model, tp, settings)
+                for ep in eps
+                if ep * etp <= tp * cp * dp or "ep" in settings.pins
+            ]
     columns = np.array(rows, dtype=np.int64).reshape(-1, len(MESH_FIELDS))
     return {name: columns[:, i] for i, name in enumerate(MESH_FIELDS)}
 
 
-def _largest_tp(model: Model, settings: Options) -> int:
-    """Tensor parallelism beyond the number of heads cuts nothing more."""
-    del settings
-    return max(block.attention.num_attention_heads for block in model.kinds)
+def _degrees(
+    model: Model, cluster: Cluster, workload: Workload, settings: Options
+) -> list[list[int]]:
+    """Values of tp, pp and cp."""
+    sizes = divisors(cluster.num_gpus)
+    heads = max(block.attention.num_attention_heads for block in model.kinds)
+    limits = {
+        "tp": min(heads, MAX_DOMAINS * cluster.scale_up_domain),
+        "pp": model.num_hidden_layers,
+        "cp": max(workload.seq_len // MIN_LOCAL_TOKENS, 1),
+    }
+    return [
+        allowed(name, [size for size in sizes if size <= limit], settings)
+        for name, limit in limits.items()
+    ]
+
+
+def _pins_misfit(num_gpus: int, degrees: tuple[int, int, int], settings: Options) -> bool:
+    """True when the pinned degrees among tp, pp and cp do not divide the GPUs by themselves."""
+    pinned = [d for n, d in zip(("tp", "pp", "cp"), degrees, strict=True) if n in settings.pins]
+    return num_gpus % max(prod(pinned), 1) != 0
+
+
+def _context_kinds(cp: int, settings: Options) -> list[int]:
+    """Ways to exchange keys and values over cp ranks."""
+    if cp == 1:
+        return [settings.base.context_parallel]  # type: ignore[list-item]
+    kinds = [ContextParallel.RING, ContextParallel.ULYSSES]
+    return allowed("context_parallel", [int(kind) for kind in kinds], settings)
+
+
+def _replicas(cluster: Cluster, tp: int, cp: int, dp: int, settings: Options) -> list[int]:
+    """Replicas of a sharding group: one, or (HSDP) as many as keep it inside a scale-up domain."""
+    inside = max(cluster.scale_up_domain // max(tp, 1), 1)
+    hybrid = dp * cp // inside
+    sensible = inside > 1 and hybrid > 1 and dp * cp % inside == 0
+    return allowed("dp_replicate", [1, hybrid] if sensible else [1], settings)
+
+
+def _expert_tp(model: Model, tp: int, settings: Options) -> list[int]:
+    """Tensor parallelism of the experts: none, as much as elsewhere, or (exhaustive) in between."""
+    if not _expert_counts(model):
+        return allowed("etp", [1], settings)
+    sizes = [s for s in divisors(tp) if settings.exhaustive or s in (1, tp)]
+    return allowed("etp", sizes, settings)
 
 
 def _expert_counts(model: Model) -> set[int]:
     """Numbers of routed experts of the model's blocks."""
     blocks = (b.feed_forward for b in model.kinds)
     return {ff.num_experts for ff in blocks if isinstance(ff, Experts)}
-
-
-def batch_choices(model: Model, workload: Workload, settings: Options) -> Table:
-    """Micro-batch, schedule, virtual stages and split options, as a product table.
-
-    Rows that make no sense for a given mesh (a schedule without a pipeline) are dropped when the
-    two tables are joined.
-    """
-    sizes = [2**i for i in range(MAX_MICRO_BATCH.bit_length())]
-    micro = allowed(
-        "micro_batch_size", [s for s in sizes if s <= workload.global_batch_size], settings
-    )
-    schedules = _schedules(model, settings)
-    splits = [
-        (first, last)
-        for first in allowed("embedding_in_split", [False, True], settings)
-        for last in allowed("loss_in_split", [False, True], settings)
-        if first == last or "loss_in_split" in settings.pins
-    ]
-    rows = [(m, s, v, a, b) for m, (s, v), (a, b) in product(micro, schedules, splits)]
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in BATCH_FIELDS]
-    return {name: np.array(c) for name, c in zip(BATCH_FIELDS, columns, strict=True)}
-
-
-def _schedules(model: Model, settings: Options) -> list[tuple[int, int]]:
-    """Pairs of schedule and virtual stages."""
-    layers = model.num_hidden_layers
-    pairs = [(int(Schedule.ONE_F_ONE_B), v) for v in range(1, min(layers, MAX_VPP) + 1)]
-    pairs += [(int(Schedule.ZB_H1), 1), (int(Schedule.ZB_V), 2), (int(Schedule.V_HALF), 2)]
-    pairs += [(int(Schedule.DUALPIPE_V), 2), (int(Schedule.DUALPIPE), 2), (int(Schedule.GPIPE), 1)]
-    schedules = allowed("schedule", sorted({s for s, _ in pairs}), settings)
-    vpps = allowed("vpp", sorted({v for _, v in pairs}), settings)
-    return [(s, v) for s, v in pairs if s in schedules and v in vpps]
-
-
-def option_table(model: Model, settings: Options) -> Table:
-    """Product of sharding, recompute, offload and loss options, as columns."""
-    menu = _menu(model, exhaustive=settings.exhaustive)
-    groups = []
-    for names, rows in menu:
-        kept = [
-            row
-            for row in rows
-            if all(
-                v in settings.pins.get(n, (v,)) and v not in settings.bans.get(n, ())
-                for n, v in zip(names, row, strict=True)
-            )
-        ]
-        groups.append((names, kept or [_pinned_row(names, rows[0], settings)]))
-    rows = [sum(combination, ()) for combination in product(*(kept for _, kept in groups))]
-    names = sum((names for names, _ in groups), ())
-    columns = zip(*rows, strict=True)
-    return {name: np.array(column) for name, column in zip(names, columns, strict=True)}
-
-
-def _pinned_row(names: tuple[str, ...], row: tuple[Any, ...], settings: Options) -> tuple[Any, ...]:
-    """A row of the pinned values where the menu has none of them."""
-    return tuple(settings.pins.get(n, (v,))[0] for n, v in zip(names, row, strict=True))
-
-
-def _menu(model: Model, *, exhaustive: bool) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Groups of options that go together, each a list of rows."""
-    none, some, full = int(Recompute.NONE), int(Recompute.SELECTIVE), int(Recompute.FULL)
-    light = int(RecomputeModule.NORM | RecomputeModule.MOE_ACTIVATION)
-    mlp = int(RecomputeModule.MLP | RecomputeModule.MOE)
-    core = int(RecomputeModule.CORE_ATTENTION)
-    recompute = [(none, core, 0), (some, light, 0), (some, mlp, 0), (full, core, 0)]
-    recompute += [(full, core, n) for n in (1, 2, 4)]
-    if any(block.attention.is_latent for block in model.kinds):
-        up = int(RecomputeModule.MLA_UP_PROJECTION)
-        recompute += [(some, up, 0), (some, up | light, 0)]
-    sharding = [(1, True), (3, True)]
-    menu = [
-        (("zero_stage", "reshard_after_forward"), sharding),
-        (("recompute", "recompute_modules", "recompute_layers"), recompute),
-        (("offload_optimizer",), [(0.0,), (1.0,)]),
-    ]
-    if exhaustive:
-        menu[0] = (menu[0][0], [(0, True), (1, True), (2, True), (3, True), (3, False)])
-        menu[1] = (menu[1][0], [*recompute, *((full, core, n) for n in (3, 6, 8, 12))])
-        menu += [
-            (("sequence_parallel",), [(True,), (False,)]),
-            (("offload_activations",), [(0.0,), (1.0,)]),
-            (("overlap_grad_reduce", "overlap_param_gather"), [(True, True), (False, False)]),
-            (("overlap_tp",), [(True,), (False,)]),
-        ]
-    return menu
-
-
-def join(mesh: Table, batch: Table) -> Table:
-    """Every mesh row with every batch row that makes sense for it.
-
-    Without a pipeline only plain 1F1B without virtual stages or split options remains; virtual
-    stages need a pipeline and at least one layer each.
-    """
-    meshes, batches = _rows(mesh), _rows(batch)
-    left = np.repeat(np.arange(meshes), batches)
-    right = np.tile(np.arange(batches), meshes)
-    table = {name: column[left] for name, column in mesh.items()}
-    table |= {name: column[right] for name, column in batch.items()}
-    plain = (table["schedule"] == int(Schedule.ONE_F_ONE_B)) & (table["vpp"] == 1)
-    plain &= ~table["embedding_in_split"] & ~table["loss_in_split"]
-    sensible = (table["pp"] > 1) | plain
-    return take(table, np.flatnonzero(sensible))
-
-
-def take(table: Table, rows: NDArray[np.int64]) -> Table:
-    """The table's rows at these positions."""
-    return {name: column[rows] for name, column in table.items()}
-
-
-def _rows(table: Table) -> int:
-    """Length of a table."""
-    return len(next(iter(table.values())))

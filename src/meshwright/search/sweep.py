@@ -1,9 +1,9 @@
 """Going through the space: rules first, then cost in blocks, keeping what matters.
 
-A block is some rows of mesh and batch (down) times all options (across): a plan whose fields are
-(rows, 1) or (1, options) arrays, so that what depends on the mesh alone is computed once a row and
-what depends on both is a full block. Everything kept is deterministic and does not depend on the
-block size.
+A block is some rows of a group of legal plans with all its options: a plan whose fields broadcast
+from (rows, 1, 1), (1, inner, 1) and (1, 1, outer), so that what depends on the mesh alone is
+computed once a row, what a layer costs once a row and inner option, and only the sums are as large
+as the block. What is kept depends neither on the size nor on the order of the blocks.
 """
 
 from __future__ import annotations
@@ -14,37 +14,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.cost.calibration import default_calibration
+from meshwright.cost.memory import memory_stack
 from meshwright.cost.predict import evaluate
-from meshwright.rules.rule import as_numpy, pruning_rules
-from meshwright.search.space import BATCH_FIELDS, MESH_FIELDS, batch_choices, join, take
+from meshwright.cost.tables import tables
+from meshwright.rules.compute.memory import HOST_SHARE
+from meshwright.search.kept import Kept, best_of, joined, pareto, threshold, weed
+from meshwright.search.legality import asked, groups, levels, refused
+from meshwright.search.menu import sensible
+from meshwright.search.space import length, take
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
     from meshwright.cost.calibration import Calibration
+    from meshwright.cost.predict import Evaluation
     from meshwright.plan.job import Job
-    from meshwright.plan.plan import Plan
-    from meshwright.rules.rule import Rule
+    from meshwright.search.legality import Group, Levels
     from meshwright.search.space import Space, Table
 
 BLOCK = 16384  # plans costed at a time: their columns stay in the second-level cache
-MEMORY_CODE = "memory"  # census key of plans that are legal and do not fit
-
-
-@dataclass(slots=True, kw_only=True)
-class Kept:
-    """Plans worth keeping, best first: columns of the fields and of the costs."""
-
-    fields: Table
-    step_s: NDArray[np.float64]
-    peak_bytes: NDArray[np.float64]
-    upper_bytes: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        """Number of plans kept."""
-        return len(self.step_s)
+SLAB = 1 << 20  # pairs of mesh and batch rows that are checked and grouped at a time
+MEMORY_CODE = "memory"  # census key of plans that are legal and do not fit a GPU
+HOST_CODE = "CMP209"  # the rule that refuses what does not fit a host
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,8 +46,10 @@ class Sweep:
     """The outcome of one pass over the space.
 
     `rejected` counts candidates by the first rule that refused them, and under "memory" those that
-    would not fit. `best` are feasible plans by the objective, `frontier` the Pareto front of step
-    time and memory, `misses` the legal plans closest to fitting.
+    would not fit; with the feasible ones they are all `candidates`. `best` are distinct feasible
+    plans by the objective, `frontier` the Pareto front of step time and memory, `misses` the same
+    front of the legal plans that do not fit. `interrupted` is True when the pass was stopped before
+    its end.
     """
 
     candidates: int = 0
@@ -63,222 +59,162 @@ class Sweep:
     best: Kept | None = None
     frontier: Kept | None = None
     misses: Kept | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a sweep looks for: the memory a plan may take, the objective, how many plans to keep.
+
+    With `any_fits` the pass ends at the first block that has a feasible plan.
+    """
+
+    limit_bytes: float
+    objective: str = "throughput"
+    keep: int = 256
+    any_fits: bool = False
 
 
 def sweep(
     job: Job,
     space: Space,
     *,
-    limit_bytes: float,
-    objective: str = "throughput",
-    keep: int = 256,
+    aim: Aim,
     calibration: Calibration | None = None,
     progress: Callable[[int, int], None] | None = None,
+    block: int = BLOCK,
 ) -> Sweep:
     """Cost every legal plan of the space and keep the best.
 
     `job` carries model, cluster, workload and stack; its plan is ignored but for the space's base.
-    `limit_bytes` is the memory a plan's upper bound may take on a GPU. `progress` is called with
-    the mesh rows done and their number.
+    `progress` is called with the rows of the mesh done and their number. A KeyboardInterrupt ends
+    the pass: what was found until then is returned.
     """
     result = Sweep()
-    rules = pruning_rules()
-    mesh_rules, batch_rules, option_rules = _by_level(rules)
-    batch = batch_choices(space.model, space.workload, space.settings)
-    multiple = len(batch[BATCH_FIELDS[0]]) * space.num_options
-    meshes = space.mesh
-    alive = _legal(job, space, meshes, mesh_rules, result.rejected, multiple)
-    result.candidates = len(alive) * multiple
-    meshes = take(meshes, np.flatnonzero(alive))
-    count = len(meshes["tp"])
-    for done, rows in enumerate(_slices(count, max(1, BLOCK * 4 // max(multiple, 1)))):
-        joined = join(take(meshes, rows), batch)
-        result.candidates -= (len(rows) * len(batch[BATCH_FIELDS[0]]) - len(joined["tp"])) * (
-            space.num_options
-        )
-        legal = _legal(job, space, joined, batch_rules, result.rejected, space.num_options)
-        joined = take(joined, np.flatnonzero(legal))
-        for block in _slices(len(joined["tp"]), max(1, BLOCK // space.num_options)):
-            _cost_block(
-                job,
-                space,
-                take(joined, block),
-                option_rules,
-                result,
-                limit_bytes=limit_bytes,
-                objective=objective,
-                keep=keep,
-                calibration=calibration,
-            )
-        if progress is not None:
-            progress(min(int(rows[-1]) + 1, count), count)
-        del done
+    calibration = calibration or default_calibration()
+    try:
+        for group in _legal(job, space, result, progress):
+            _cost(job, space, group, result, aim=aim, calibration=calibration, block=block)
+            if aim.any_fits and result.feasible:
+                break
+    except KeyboardInterrupt:
+        result.interrupted = True
+    result.candidates = result.feasible + result.rejected.total()
     return result
 
 
-def _by_level(rules: Sequence[Rule]) -> tuple[list[Rule], list[Rule], list[Rule]]:
-    """Rules by the first level that has all they read; fields the search never varies count as none."""
-    mesh, batch, options = [], [], []
-    varied_later = set(BATCH_FIELDS)
-    for rule in rules:
-        reads = set(rule.reads)
-        if reads <= set(MESH_FIELDS):
-            mesh.append(rule)
-        elif reads <= set(MESH_FIELDS) | varied_later:
-            batch.append(rule)
-        else:
-            options.append(rule)
-    return mesh, batch, options
-
-
-def _slices(count: int, size: int) -> Iterator[NDArray[np.int64]]:
-    """Row numbers 0..count in runs of `size`."""
-    for start in range(0, count, size):
-        yield np.arange(start, min(start + size, count))
-
-
 def _legal(
-    job: Job, space: Space, table: Table, rules: Sequence[Rule], rejected: Counter[str], weight: int
-) -> NDArray[np.bool_]:
-    """Which rows no rule refuses; the refused ones are counted, each row for `weight` candidates."""
-    rows = len(next(iter(table.values())))
-    alive = np.ones(rows, dtype=bool)
-    if not rows:
-        return alive
-    checked = as_numpy(job.with_plan(space.settings.base.replace(**table)))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for rule in rules:
-            fires = np.asarray(rule.condition(checked), dtype=bool) & alive
-            if fires.any():
-                rejected[rule.code] += int(np.count_nonzero(fires)) * weight
-                alive &= ~fires
-    return alive
+    job: Job, space: Space, result: Sweep, progress: Callable[[int, int], None] | None
+) -> Iterator[Group]:
+    """The legal plans of the space as groups; refused ones are counted."""
+    rules = levels(space)
+    total = length(space.mesh)
+    size = max(1, SLAB // max(length(space.batch), 1))
+    for start in range(0, total, size):
+        rows = _legal_rows(job, space, slice(start, start + size), rules, result.rejected)
+        yield from groups(job, space, rows, rules, result.rejected)
+        if progress is not None:
+            progress(min(start + size, total), total)
 
 
-def block_plan(space: Space, table: Table) -> Plan:
-    """Rows of mesh and batch down, all options across."""
-    down = {name: column[:, None] for name, column in table.items()}
-    across = {name: column[None, :] for name, column in space.options.items()}
-    return space.settings.base.replace(**down, **across)
+def _legal_rows(job: Job, space: Space, part: slice, rules: Levels, census: Counter[str]) -> Table:
+    """Rows of mesh and batch that no rule refuses, from a part of the mesh."""
+    base, options = space.settings.base, space.num_options
+    mesh = take(space.mesh, part)
+    fits = sensible(
+        mesh, space.batch, layers=space.model.num_hidden_layers, settings=space.settings
+    )
+    alive = np.ones(length(mesh), dtype=bool)
+    weight = fits.sum(axis=1) * options
+    alive = refused(asked(job, base, mesh), rules.mesh, alive, census=census, weight=weight)
+    left, right = np.nonzero(fits & alive[:, None])
+    rows = take(mesh, left) | take(space.batch, right)
+    alive = np.ones(len(left), dtype=bool)
+    alive = refused(asked(job, base, rows), rules.batch, alive, census=census, weight=options)
+    return take(rows, np.flatnonzero(alive))
 
 
-def _cost_block(
+def _cost(
     job: Job,
     space: Space,
-    table: Table,
-    rules: Sequence[Rule],
+    group: Group,
     result: Sweep,
     *,
-    limit_bytes: float,
-    objective: str,
-    keep: int,
-    calibration: Calibration | None,
+    aim: Aim,
+    calibration: Calibration,
+    block: int,
 ) -> None:
-    """Apply the remaining rules to one block, cost it, and merge what it has into the result."""
-    shape = (len(table["tp"]), space.num_options)
-    block = job.with_plan(block_plan(space, table))
-    alive = np.ones(shape, dtype=bool)
-    checked = as_numpy(block)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        for rule in rules:
-            fires = np.asarray(rule.condition(checked), dtype=bool) & alive
-            if fires.any():
-                result.rejected[rule.code] += int(np.count_nonzero(fires))
-                alive &= ~fires
-    cost = evaluate(block, calibration)
-    step = np.broadcast_to(cost.step_s, shape)
-    peak = np.broadcast_to(cost.peak_bytes, shape)
-    upper = np.broadcast_to(cost.upper_bytes, shape)
-    fits = upper <= limit_bytes
-    result.costed += int(np.count_nonzero(alive))
-    result.rejected[MEMORY_CODE] += int(np.count_nonzero(alive & ~fits))
-    good = alive & fits
-    result.feasible += int(np.count_nonzero(good))
-    score = {"memory": peak}.get(objective, step)
-    costs = (step, peak, upper)
-    result.best = _merge(
-        result.best, _pick(space, table, good, score, costs, keep), objective, keep
+    """Cost a group block by block and merge what is worth keeping into the result."""
+    base = space.settings.base
+    count, inner, outer = group.shape
+    shared = tables(job.with_plan(group.plan(base)), calibration, memory_stack(job.stack))
+    whole = levels(space).whole
+    size = max(1, block // (inner * outer))
+    for start in range(0, count, size):
+        rows = slice(start, start + size)
+        part = group.part(rows)
+        one = job.with_plan(part.plan(base))
+        cost = evaluate(one, calibration, shared=shared, rows=rows)
+        alive = np.ones(part.shape, dtype=bool)
+        if whole:
+            alive = refused(one, whole, alive, census=result.rejected, weight=1)
+        _merge(job, part, cost, alive, result, aim=aim)
+
+
+def _merge(
+    job: Job, part: Group, cost: Evaluation, alive: NDArray[np.bool_], result: Sweep, *, aim: Aim
+) -> None:
+    """Count one block's plans and keep the best, the front, and the nearest misses."""
+    step, peak, upper = (
+        np.broadcast_to(c, part.shape) for c in (cost.step_s, cost.peak_bytes, cost.upper_bytes)
     )
-    front = good & _pareto_candidates(step, peak, good)
-    chosen = _pick(space, table, front, step, costs, keep)
-    result.frontier = _pareto(_merge(result.frontier, chosen, "throughput", 10 * keep))
-    missed = _pick(space, table, alive & ~fits, upper, costs, 16)
-    result.misses = _merge(result.misses, missed, "memory", 16)
+    costs = (step, peak, upper)
+    result.costed += int(np.count_nonzero(alive))
+    alive = alive & _host_fits(job, part, cost, result)
+    good = alive & (upper <= aim.limit_bytes)
+    found = int(np.count_nonzero(good))
+    missed = int(np.count_nonzero(alive)) - found
+    result.feasible += found
+    if missed:
+        result.rejected[MEMORY_CODE] += missed
+        near = _pick(part, alive & ~good & weed(result.misses, step, peak), costs)
+        result.misses = result.misses if near is None else pareto(joined(result.misses, near))
+    if not found:
+        return
+    worst = threshold(result.best, aim.objective, aim.keep)
+    score = upper if aim.objective == "memory" else step
+    chosen = _pick(part, good & (score <= worst), costs)
+    if chosen is not None:
+        result.best = best_of(joined(result.best, chosen), aim.objective, aim.keep)
+    front = _pick(part, good & weed(result.frontier, step, peak), costs)
+    if front is not None:
+        result.frontier = pareto(joined(result.frontier, front))
+
+
+def _host_fits(job: Job, part: Group, cost: Evaluation, result: Sweep) -> Any:
+    """Where the host holds what is offloaded to it; the rest is counted under its rule."""
+    plan = part.plan(job.plan)
+    offloads = (plan.offload_optimizer > 0) | (plan.offload_activations > 0)
+    offloads = offloads | np.asarray(plan.offload_params)
+    if not np.any(offloads):
+        return True
+    over = offloads & (cost.host_bytes > HOST_SHARE * job.cluster.host.memory_bytes)
+    if not np.any(over):
+        return True
+    over = np.broadcast_to(over, part.shape)
+    result.rejected[HOST_CODE] += int(np.count_nonzero(over))
+    return ~over
 
 
 def _pick(
-    space: Space,
-    table: Table,
-    good: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    costs: tuple[NDArray[np.float64], ...],
-    keep: int,
+    part: Group, good: NDArray[np.bool_], costs: tuple[NDArray[np.float64], ...]
 ) -> Kept | None:
-    """The `keep` best plans of a block among the good ones, as flat columns."""
-    places = np.flatnonzero(good.ravel())
-    if not places.size:
+    """The good plans of a block as flat columns."""
+    places = np.nonzero(good)
+    if not places[0].size:
         return None
-    values = np.ravel(score)[places]
-    if places.size > keep:
-        cut = np.partition(values, keep - 1)[keep - 1]
-        places = places[values <= cut]
-    row, column = np.divmod(places, space.num_options)
-    fields = {name: values[row] for name, values in table.items()}
-    fields |= {name: values[column] for name, values in space.options.items()}
-    step, peak, upper = (np.ravel(cost)[places] for cost in costs)
+    fields: Table = {}
+    for table, place in zip((part.rows, part.inner, part.outer), places, strict=True):
+        fields |= {name: column[place] for name, column in table.items()}
+    step, peak, upper = (cost[places] for cost in costs)
     return Kept(fields=fields, step_s=step, peak_bytes=peak, upper_bytes=upper)
-
-
-def _merge(ours: Kept | None, theirs: Kept | None, objective: str, keep: int) -> Kept | None:
-    """The best `keep` of two sets, ties broken by the plan's fields so that order never matters."""
-    if ours is None or theirs is None:
-        merged = theirs if ours is None else ours
-        if merged is None:
-            return None
-    else:
-        merged = Kept(
-            fields={n: np.concatenate([ours.fields[n], theirs.fields[n]]) for n in ours.fields},
-            step_s=np.concatenate([ours.step_s, theirs.step_s]),
-            peak_bytes=np.concatenate([ours.peak_bytes, theirs.peak_bytes]),
-            upper_bytes=np.concatenate([ours.upper_bytes, theirs.upper_bytes]),
-        )
-    first, second = merged.step_s, merged.peak_bytes
-    if objective == "memory":
-        first, second = merged.peak_bytes, merged.step_s
-    order = np.lexsort((*merged.fields.values(), second, first))[:keep]
-    return _rows_of(merged, order)
-
-
-def _rows_of(kept: Kept, rows: NDArray[Any]) -> Kept:
-    """Some rows of a kept set."""
-    return Kept(
-        fields={name: column[rows] for name, column in kept.fields.items()},
-        step_s=kept.step_s[rows],
-        peak_bytes=kept.peak_bytes[rows],
-        upper_bytes=kept.upper_bytes[rows],
-    )
-
-
-def _pareto_candidates(
-    step: NDArray[np.float64], peak: NDArray[np.float64], good: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Plans of a block that no other plan of the block beats in both time and memory."""
-    front = np.zeros(good.shape, dtype=bool)
-    places = np.flatnonzero(good.ravel())
-    if not places.size:
-        return front
-    time, memory = step.ravel()[places], peak.ravel()[places]
-    order = np.lexsort((memory, time))
-    running = np.minimum.accumulate(memory[order])
-    better = np.concatenate([[True], memory[order][1:] < running[:-1]])
-    front.ravel()[places[order[better]]] = True
-    return front
-
-
-def _pareto(kept: Kept | None) -> Kept | None:
-    """The kept plans on the Pareto front of step time and peak memory, fastest first."""
-    if kept is None or not len(kept):
-        return kept
-    running = np.minimum.accumulate(kept.peak_bytes)
-    better = np.concatenate([[True], kept.peak_bytes[1:] < running[:-1]])
-    return _rows_of(kept, np.flatnonzero(better))

@@ -1,0 +1,118 @@
+"""Plans worth keeping: the best by an objective, and the Pareto front.
+
+Sets are merged under a total order (cost, then the fields), so that what is kept depends neither on
+the size nor on the order of the blocks it came from. Plans that look the same in a table (equal in
+all but `HIDDEN` fields) count once, by their best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.search.space import Table
+
+HIDDEN = frozenset(
+    {"sequence_parallel", "overlap_tp", "overlap_grad_reduce", "overlap_param_gather"}
+)
+PIVOTS = 8  # points of the front against which a block is weeded first
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """Some plans, best first: columns of the fields and of the costs.
+
+    Seconds a step, allocated peak and required memory in bytes.
+    """
+
+    fields: Table
+    step_s: NDArray[np.float64]
+    peak_bytes: NDArray[np.float64]
+    upper_bytes: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        """Number of plans kept."""
+        return len(self.step_s)
+
+    def rows(self, rows: NDArray[Any]) -> Kept:
+        """Some of the plans."""
+        return Kept(
+            fields={name: column[rows] for name, column in self.fields.items()},
+            step_s=self.step_s[rows],
+            peak_bytes=self.peak_bytes[rows],
+            upper_bytes=self.upper_bytes[rows],
+        )
+
+
+def joined(ours: Kept | None, theirs: Kept | None) -> Kept | None:
+    """Both sets, one after the other."""
+    if ours is None or theirs is None:
+        return theirs if ours is None else ours
+    return Kept(
+        fields={n: np.concatenate([ours.fields[n], theirs.fields[n]]) for n in ours.fields},
+        step_s=np.concatenate([ours.step_s, theirs.step_s]),
+        peak_bytes=np.concatenate([ours.peak_bytes, theirs.peak_bytes]),
+        upper_bytes=np.concatenate([ours.upper_bytes, theirs.upper_bytes]),
+    )
+
+
+def scores(kept: Kept, objective: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """First and second key of the order by an objective."""
+    if objective == "memory":
+        return kept.upper_bytes, kept.step_s
+    return kept.step_s, kept.upper_bytes
+
+
+def best_of(kept: Kept | None, objective: str, keep: int) -> Kept | None:
+    """The best `keep` distinct plans, ties broken by the fields."""
+    if kept is None:
+        return None
+    first, second = scores(kept, objective)
+    order = np.lexsort((*kept.fields.values(), second, first))
+    for some in (order[: 8 * keep], order):
+        rows = some[_first_of_each(kept.fields, some)]
+        if len(rows) >= keep:
+            break
+    return kept.rows(rows[:keep])
+
+
+def _first_of_each(fields: Table, order: NDArray[Any]) -> NDArray[Any]:
+    """Places in `order` of the first plan of each look, ascending."""
+    shown = [c[order].astype(np.float64) for name, c in fields.items() if name not in HIDDEN]
+    return np.sort(np.unique(np.stack(shown, axis=1), axis=0, return_index=True)[1])
+
+
+def threshold(kept: Kept | None, objective: str, keep: int) -> float:
+    """The score beyond which nothing can enter a set that is full."""
+    if kept is None or len(kept) < keep:
+        return float("inf")
+    return float(scores(kept, objective)[0][-1])
+
+
+def weed(
+    front: Kept | None, step: NDArray[np.float64], peak: NDArray[np.float64]
+) -> NDArray[np.bool_]:
+    """Plans that a few points of the front do not beat in both time and memory."""
+    alive = np.ones(step.shape, dtype=bool)
+    if front is None or not len(front):
+        return alive
+    places = np.unique(np.linspace(0, len(front) - 1, PIVOTS).astype(np.int64))
+    for place in places:
+        alive &= (step <= front.step_s[place]) | (peak < front.peak_bytes[place])
+    return alive
+
+
+def pareto(kept: Kept | None) -> Kept | None:
+    """The plans that no other beats in both step time and peak memory, fastest first."""
+    if kept is None or not len(kept):
+        return kept
+    order = np.lexsort((*kept.fields.values(), kept.peak_bytes, kept.step_s))
+    memory = kept.peak_bytes[order]
+    running = np.minimum.accumulate(memory)
+    better = np.concatenate([[True], memory[1:] < running[:-1]])
+    return kept.rows(order[better])

@@ -1,0 +1,205 @@
+"""Which plans of the space the rules admit, found without multiplying the space out.
+
+A rule is asked once for each combination of the fields it reads: of the mesh, of mesh and batch,
+of those with the inner or with the outer options. Rows with the same answers form a `Group`, whose
+plans (its rows times its inner times its outer options) are all legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.plan.plan import Recompute
+from meshwright.plan.stages import chunks_per_rank
+from meshwright.rules.rule import as_numpy, pruning_rules
+from meshwright.search.menu import BATCH_FIELDS, INNER_FIELDS, OUTER_FIELDS
+from meshwright.search.space import MESH_FIELDS, length, take
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
+    from meshwright.rules.rule import Rule
+    from meshwright.search.space import Space, Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The pruning rules by the first level that has all they read.
+
+    Fields that the search does not vary count as read at the mesh; `whole` needs inner and outer
+    options together.
+    """
+
+    mesh: list[Rule] = field(default_factory=list)
+    batch: list[Rule] = field(default_factory=list)
+    inner: list[Rule] = field(default_factory=list)
+    outer: list[Rule] = field(default_factory=list)
+    whole: list[Rule] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Legal plans: every row with every inner and every outer option, all of one schedule."""
+
+    rows: Table
+    inner: Table
+    outer: Table
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Rows, inner options, outer options."""
+        return length(self.rows), length(self.inner), length(self.outer)
+
+    def part(self, rows: slice) -> Group:
+        """Some of the rows."""
+        return Group(rows=take(self.rows, rows), inner=self.inner, outer=self.outer)
+
+    def plan(self, base: Plan) -> Plan:
+        """The plans as columns that broadcast: rows down, inner options across, outer ones deep."""
+        return base.replace(
+            **{name: column[:, None, None] for name, column in self.rows.items()},
+            **{name: column[None, :, None] for name, column in self.inner.items()},
+            **{name: column[None, None, :] for name, column in self.outer.items()},
+        )
+
+
+def levels(space: Space) -> Levels:
+    """The pruning rules sorted into levels."""
+    result = Levels()
+    inner, outer = set(INNER_FIELDS), set(OUTER_FIELDS)
+    rows = set(space.batch) - set(MESH_FIELDS)
+    for rule in pruning_rules():
+        reads = set(rule.reads)
+        if reads & inner:
+            (result.whole if reads & outer else result.inner).append(rule)
+        elif reads & outer:
+            result.outer.append(rule)
+        else:
+            (result.batch if reads & rows else result.mesh).append(rule)
+    return result
+
+
+def asked(job: Job, base: Plan, *tables: Table) -> Job:
+    """The job with tables of 1, 2 or 3 dimensions as its plan, ready for rules."""
+    columns: dict[str, Any] = {}
+    for axis, columns_of in enumerate(tables):
+        shape = [1] * len(tables)
+        shape[axis] = -1
+        columns |= {name: column.reshape(shape) for name, column in columns_of.items()}
+    return as_numpy(job.with_plan(base.replace(**columns)))
+
+
+def refused(
+    job: Job,
+    rules: Sequence[Rule],
+    alive: NDArray[np.bool_],
+    *,
+    census: Counter[str],
+    weight: Any,
+) -> NDArray[np.bool_]:
+    """What the rules leave of `alive`, each plan counted under the first rule that refuses it.
+
+    `weight` is how many candidates each place of `alive` stands for: a number or a column.
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for rule in rules:
+            fires = np.asarray(rule.condition(job), dtype=bool)
+            if not fires.any():
+                continue
+            fires = fires & alive
+            if count := int(np.sum(fires * weight)):
+                census[rule.code] += count
+            alive = alive & ~fires
+    return alive
+
+
+def groups(job: Job, space: Space, rows: Table, rules: Levels, census: Counter[str]) -> list[Group]:
+    """The legal plans of some rows of mesh and batch, as groups in a fixed order."""
+    base, count = space.settings.base, length(rows)
+    if not count:
+        return []
+    shapes = (count, length(space.inner)), (count, length(space.outer))
+    inner = ~redundant_inner(space, rows)
+    outer = ~redundant_outer(job, space, rows)
+    others = np.broadcast_to(outer.sum(axis=1, keepdims=True), shapes[0])
+    inner = refused(
+        asked(job, base, rows, space.inner), rules.inner, inner, census=census, weight=others
+    )
+    others = np.broadcast_to(inner.sum(axis=1, keepdims=True), shapes[1])
+    outer = refused(
+        asked(job, base, rows, space.outer), rules.outer, outer, census=census, weight=others
+    )
+    looped = (rows["vpp"] > 1).astype(np.uint8)
+    key = np.concatenate(
+        [
+            np.packbits(inner, axis=1),
+            np.packbits(outer, axis=1),
+            rows["schedule"].astype(np.uint8)[:, None],
+            looped[:, None],
+        ],
+        axis=1,
+    )
+    _, first, member = np.unique(key, axis=0, return_index=True, return_inverse=True)
+    member = member.ravel()
+    found = []
+    for number, example in enumerate(first):
+        if inner[example].any() and outer[example].any():
+            found.append(
+                Group(
+                    rows=take(rows, np.flatnonzero(member == number)),
+                    inner=take(space.inner, np.flatnonzero(inner[example])),
+                    outer=take(space.outer, np.flatnonzero(outer[example])),
+                )
+            )
+    return found
+
+
+def redundant_inner(space: Space, rows: Table) -> NDArray[np.bool_]:
+    """Inner options that make the same plan as an earlier row of the table.
+
+    One rank has no sequence to split and nothing to overlap; recompute of as many layers as a rank
+    holds is recompute of all.
+    """
+    table = space.inner
+    alone = (rows["tp"] == 1)[:, None]
+    first = np.ones(length(table), dtype=bool)
+    for name in ("sequence_parallel", "overlap_tp"):
+        first &= table[name] == table[name][0]
+    result: NDArray[np.bool_] = alone & ~first[None, :]
+    full = table["recompute"] == int(Recompute.FULL)
+    if np.any(full & (table["recompute_layers"] == 0)):
+        chunks = chunks_per_rank(space.settings.base.replace(**rows))
+        held = -(-space.model.num_hidden_layers // (rows["pp"] * chunks)) * chunks
+        result |= full & (table["recompute_layers"] >= held[:, None])
+    return result
+
+
+def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
+    """Outer options that make the same plan as an earlier row of the table.
+
+    One replica has nothing to shard and nothing to reduce. Replicas of a sharding group (HSDP) are
+    for sharded parameters, unless they are pinned.
+    """
+    table, settings = space.outer, space.settings
+    experts = rows["tp"] * rows["cp"] * rows["dp"] // np.maximum(rows["ep"] * rows["etp"], 1)
+    alone = rows["dp"] * rows["cp"] <= 1
+    if job.model.is_moe:
+        alone &= experts <= 1
+    first = np.ones(length(table), dtype=bool)
+    for name in (n for n in OUTER_FIELDS if n != "offload_optimizer"):
+        first &= table[name] == table[name][0]
+    result: NDArray[np.bool_] = alone[:, None] & ~first[None, :]
+    if "dp_replicate" not in settings.pins:
+        result |= (rows["dp_replicate"] > 1)[:, None] & (table["zero_stage"] < 3)[None, :]
+    return result
+
+
+__all__ = ["BATCH_FIELDS", "Group", "Levels", "asked", "groups", "levels", "refused"]
