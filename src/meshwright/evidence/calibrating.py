@@ -84,10 +84,14 @@ STACK_RANGES: Mapping[str, Range] = {
     "optimizer": Range(0.1, 1.0),
     "fp8_overhead": Range(0.0, 3.0),
     "network_latency": Range(0.3, 10.0, log=True),
-    "host_p2p_s": Range(0.0, 5e-3),
-    "p2p_stall_s": Range(0.0, 0.3),
-    "thrash_s": Range(0.0, 3.0),
+    "moe_elementwise": Range(0.5, 8.0, log=True),
 }
+RARE_RANGES: Mapping[str, Range] = {
+    "host_p2p_s": Range(0.0, 5e-3),
+    "tp_behind_pp_s": Range(0.0, 1e-2),
+    "p2p_stall_s": Range(0.0, 2.0),
+    "thrash_s": Range(0.0, 4.0),
+}  # fitted only where a stack already has a value: few stacks stall
 
 
 class Measured:
@@ -161,7 +165,17 @@ def parameters_for(
         for entry, rows in sorted(measured.counts(table).items()):
             if rows >= LEAST_ROWS and (only is None or (table, entry) in only):
                 found += [_parameter(measured, table, entry, n, r) for n, r in ranges.items()]
+                found += _rare(measured, table, entry)
     return tuple(found)
+
+
+def _rare(measured: Measured, table: str, entry: str) -> list[Parameter]:
+    """Parameters of the stalls that a stack has."""
+    if table == "hardware":
+        return []
+    held = measured.calibration.stack(entry)
+    present = {n: r for n, r in RARE_RANGES.items() if getattr(held, n) > 0}
+    return [_parameter(measured, table, entry, n, r) for n, r in present.items()]
 
 
 def _parameter(measured: Measured, table: str, entry: str, name: str, span: Range) -> Parameter:
@@ -252,7 +266,8 @@ def _completed(
     default = replace(entries["default"], **medians)
     for name in sorted(set(entries) - informed - {"default"}):
         kin = found.get(getattr(entries[name], "kin", ""), default)
-        found[name] = replace(entries[name], **{n: getattr(kin, n) for n in ranges})
+        inherited = [n for n in (*ranges, *RARE_RANGES) if hasattr(kin, n)]
+        found[name] = replace(entries[name], **{n: getattr(kin, n) for n in inherited})
     return {"default": default} | found
 
 
