@@ -103,6 +103,7 @@ def test_yaml_places_and_merge_keys():
         ("toml", "a = 1\nb = \n", 2, "value"),
         ("toml", "a = " + "[" * 3000 + "]" * 3000, 0, "deeper"),
         ("toml", "a = " + "[" * 100 + "]" * 100, 1, "deeper"),
+        ("toml", "b = 1\n" + "a." * 50000 + "b = 1", 2, "deeper"),
         ("yaml", "a: 1\nb: [1, 2\n", 3, "expected"),
         ("yaml", "a: 1\na: 2\n", 2, "twice"),
         ("yaml", "a: !!python/object:os.system 1\n", 1, "tag"),
@@ -130,7 +131,7 @@ def test_yaml_aliases_cannot_explode():
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(None, "No such file"), (b"\xff\xfe\n", "UTF-8"), (b" " * (9 * 2**20), "larger than")],
+    [(None, "No such file"), (b"\xff\xfe\n", "UTF-8"), (b" " * (3 * 2**20), "larger than")],
 )
 def test_unreadable_files_are_findings(tmp_path, content, reason):
     path = tmp_path / "x.json"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Document", "Key", "Lines", "Place", "parse", "read", "read_text"]
 
-LARGEST_FILE_BYTES = 8 * 2**20
+LARGEST_FILE_BYTES = 2 * 2**20  # ten times the largest configuration seen
 SYNTAXES = {".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 

@@ -12,6 +12,7 @@ _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _DATE_WITH_SPACE = re.compile(r"\d{4}-\d\d-\d\d \d\d:[0-9:.+Zz-]+")
 _SCALAR = re.compile(r"[^\s,\]}#]+")
+_LONG_KEY = re.compile(rf"(?:[A-Za-z0-9_-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
 _LITERALS = (
     re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL),
     re.compile(r"'''.*?'{3,5}", re.DOTALL),
@@ -23,6 +24,9 @@ _LITERALS = (
 def parse_toml(text: str, file: str = "") -> Document:
     """The document in a TOML text; InvalidInput with line and column when it is not TOML."""
     text = text.replace("\r\n", "\n")
+    if long_key := _LONG_KEY.search(text):  # tomllib takes quadratic time over these
+        place = Lines(text).place(long_key.start())
+        raise malformed(file, f"a key nested deeper than {DEEPEST} levels", place=place)
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
