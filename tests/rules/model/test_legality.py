@@ -165,3 +165,33 @@ def test_a_router_can_make_its_choice(experts: int, top_k: int, n: int, k: int) 
         "topk_group": k,
     }
     assert fires("MOD189", **job) == (not possible)
+
+
+@small
+@given(
+    axes=st.permutations(["tp", "cp", "dp", "pp"]),
+    sizes=st.tuples(*[st.sampled_from([1, 2, 3])] * 4),
+    ep=st.sampled_from([1, 2, 3, 4, 6]),
+)
+def test_both_meshes_put_a_rank_on_the_same_stage(
+    axes: list[str], sizes: tuple[int, ...], ep: int
+) -> None:
+    dense = dict(zip(["tp", "cp", "dp", "pp"], sizes, strict=True))
+    ranks = dense["tp"] * dense["cp"] * dense["dp"]
+    if ranks % ep:
+        return
+    order = [name for axis in axes for name in ((axis, "ep") if axis == "cp" else (axis,))]
+    expert = {"ep": ep, "dp": ranks // ep, "pp": dense["pp"]}
+
+    def stage(rank: int, mesh: dict[str, int]) -> int:
+        for axis in order:
+            size = mesh.get(axis, 1)
+            if axis == "pp":
+                return rank % size
+            rank //= size
+        raise AssertionError("no pipeline axis")
+
+    world = range(ranks * dense["pp"])
+    agree = all(stage(r, dense) == stage(r, expert) for r in world)
+    job = {"model": "mixtral-8x7b", **dense, "ep": ep, "rank_order": "-".join(order)}
+    assert fires("MOD145", **job) == (not agree)

@@ -1,4 +1,4 @@
-"""Load balancing (6.3): tokens over experts."""
+"""Load balancing (6.3) of tokens over experts, and what it means for graph capture (6.1)."""
 
 from __future__ import annotations
 
@@ -78,6 +78,33 @@ def _(job: Job) -> str:
 
 
 capacity_holds_all_tokens.fix(always(expert_capacity_factor=(1.0, 1.25)))
+
+
+@rule(
+    "CMP131",
+    "Graph capture of dropless experts",
+    severity=Severity.WARNING,
+    section="6.1",
+    source="Megatron-LM megatron/core/transformer/transformer_config.py (0.19.2); torchtitan "
+    "torchtitan/trainer.py _validate_cuda_graphs (0.3.0)",
+    reads=("cuda_graph",),
+    confidence="read",
+)
+def captured_shapes_are_fixed(job: Job) -> Mask:
+    """A captured graph has fixed shapes, and without a capacity tokens per expert change each step.
+
+    Only attention and router can then be captured; some stacks refuse to capture anything.
+
+    Fails: plan(model="mixtral-8x7b", cuda_graph=True, expert_capacity_factor=-1.0)
+    Passes: plan(model="mixtral-8x7b", cuda_graph=True, expert_capacity_factor=1.25)
+    """
+    factor = job.workload.runtime.expert_capacity_factor
+    dropless = job.model.is_moe and factor is not None and factor < 0
+    return dropless & np.asarray(job.plan.cuda_graph)
+
+
+captured_shapes_are_fixed.message(lambda _: "cuda_graph = True and experts without a capacity")
+captured_shapes_are_fixed.fix(always(cuda_graph=(False,)))
 
 
 def tokens_per_expert(job: Job, num_experts: int) -> Any:

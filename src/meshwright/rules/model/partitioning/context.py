@@ -12,6 +12,7 @@ from meshwright.rules.accepted import accepted_near
 from meshwright.rules.model.dimensions import (
     any_remainder,
     any_size,
+    attentions,
     head_counts,
     key_value_head_counts,
     listed,
@@ -301,3 +302,33 @@ def _(job: Job) -> str:
 window_needs_no_ring.fix(
     always(context_parallel=(ContextParallel.ALL_GATHER, ContextParallel.ULYSSES))
 )
+
+
+@rule(
+    "MOD181",
+    "Attention sinks over ring cp",
+    severity=Severity.WARNING,
+    section=SECTION,
+    source=_TE_CONTEXT + " (learnable softmax)",
+    reads=("cp", "context_parallel"),
+    confidence="read",
+)
+def sinks_need_no_ring(job: Job) -> Mask:
+    """A sink belongs into the denominator of the whole row once, a ring merges parts of the row.
+
+    Merged as they are, the parts count it cp times. Transformer Engine therefore refuses sinks with
+    anything but an all-to-all.
+
+    Fails: plan(sinks=True, cp=4, seq_len=32768)
+    Passes: plan(sinks=True, cp=4, seq_len=32768, context_parallel=ContextParallel.ULYSSES)
+    """
+    sinks = any(a.sinks for a in attentions(job.model))
+    return sinks & uses(job, ContextParallel.RING, ContextParallel.HIERARCHICAL)
+
+
+@sinks_need_no_ring.message
+def _(job: Job) -> str:
+    return f"attention sinks over a ring of cp = {job.plan.cp}"
+
+
+sinks_need_no_ring.fix(always(context_parallel=(ContextParallel.ULYSSES,)))
