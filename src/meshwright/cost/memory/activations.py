@@ -114,16 +114,11 @@ def kv_heads(attention: Attention, tp: Any) -> Any:
 
 def _norms(block: Block, hidden_size: int, shape: Shape, stack: MemoryStack) -> Operators:
     """Inputs (and inner values) of the full-width norms, masks of residual dropout."""
-    per_norm = _norm_bytes(stack, shape) * shape.tokens * hidden_size / shape.sequence_cut
+    per_norm = shape.norm * shape.tokens * hidden_size / shape.sequence_cut
     saved: Operators = {"norm": block.norms * per_norm}
     if stack.dropout:
         saved["dropout"] = 2.0 * shape.tokens * hidden_size / shape.sequence_cut
     return saved
-
-
-def _norm_bytes(stack: MemoryStack, shape: Shape) -> Any:
-    """Bytes per element that a norm keeps besides its output."""
-    return np.maximum(stack.norm_input_bytes, shape.element) + stack.norm_inner_bytes
 
 
 def _attention(a: Attention, hidden_size: int, shape: Shape, stack: MemoryStack) -> Operators:
@@ -141,7 +136,7 @@ def _attention(a: Attention, hidden_size: int, shape: Shape, stack: MemoryStack)
         saved["attention.qkv"] = element * tokens * width
     if a.qk_norm:
         width = (heads + kv_heads(a, shape.tp)) * a.head_dim
-        saved["attention.qk_norm"] = _norm_bytes(stack, shape) * tokens * width
+        saved["attention.qk_norm"] = shape.norm * tokens * width
     fp8_copy = np.where(shape.linear_input < 2, shape.linear_input, 0.0)
     saved["attention.output"] = (element + fp8_copy) * tokens * heads * a.v_head_dim
     score = stack.score_bytes if a.softmax_dropout or stack.dropout else min(stack.score_bytes, 4)
@@ -175,7 +170,7 @@ def _mlp(ff: Mlp, hidden_size: int, shape: Shape, stack: MemoryStack) -> Operato
 
 def _inner(ff: Mlp | Experts, elements: Any, shape: Shape, stack: MemoryStack) -> tuple[Any, Any]:
     """Bytes of the tensors before the down projection, and of its input."""
-    copies = (stack.gated_copies if ff.gated else stack.plain_copies) - 1
+    copies = (shape.copies if ff.gated else stack.plain_copies) - 1
     return copies * shape.element * elements, shape.linear_input * elements
 
 

@@ -24,7 +24,8 @@ class EndBytes:
     one multi-token-prediction module. `whole_gradient` counts by how much the embedding's gradient
     exceeds its rank's share. `embedding_kept` and `head_kept` are bytes kept for the
     backward pass, `loss_peak` those alive at the fullest moment of the loss, `loss_kept` those of
-    them that wait for the backward pass, `hand_over` the hidden state between stages.
+    them that wait for the backward pass, `logit_gradients` what the head's backward pass reads,
+    `hand_over` the hidden state between stages.
     """
 
     embedding: Any
@@ -36,6 +37,7 @@ class EndBytes:
     head_kept: Any
     loss_peak: Any
     loss_kept: Any
+    logit_gradients: Any
     hand_over: Any
 
 
@@ -45,38 +47,48 @@ def end_bytes(job: Job, shape: Shape, stack: MemoryStack) -> EndBytes:
     counts = end_parameters(model)
     rows = np.where(plan.vocab_parallel, plan.tp, 1)
     wide = shape.tokens * model.hidden_size / shape.sequence_cut
-    norm_bytes = np.maximum(stack.norm_input_bytes, shape.element) + stack.norm_inner_bytes
     whole = counts.embedding * (1 - 1 / rows) if stack.whole_embedding_gradient else 0.0
     mtp_layers = max(sum(run.count for run in model.mtp), 1)
     embedding = counts.embedding / rows + counts.position_embedding + counts.embedding_norm
     masks = wide if stack.dropout else 0.0 * wide
     head_input = shape.element * shape.tokens * model.hidden_size / shape.gathered_cut
-    peak, kept = loss_bytes(job, shape, stack)
+    logits = logit_count(job, shape)
+    peak, kept = loss_bytes(job, logits, stack)
     return EndBytes(
         embedding=embedding + counts.embedding_projection + counts.extra,
         head=counts.head / rows + counts.final_norm + counts.head_projection + counts.head_bias,
         tied=(counts.embedding if model.tie_word_embeddings else 0) / rows,
         mtp=(counts.mtp_projection + counts.mtp_norms) / mtp_layers + 0.0 * wide,
         whole_gradient=whole + 0.0 * wide,
-        embedding_kept=masks + (norm_bytes * wide if model.embedding_norm else 0.0),
-        head_kept=(norm_bytes * wide if model.final_norm else 0.0) + head_input,
+        embedding_kept=masks + (shape.norm * wide if model.embedding_norm else 0.0),
+        head_kept=(shape.norm * wide if model.final_norm else 0.0) + head_input,
         loss_peak=peak,
         loss_kept=kept,
+        logit_gradients=shape.element * logits / np.maximum(plan.loss_chunks, 1),
         hand_over=shape.element * wide,
     )
 
 
-def loss_bytes(job: Job, shape: Shape, stack: MemoryStack) -> tuple[Any, Any]:
+def logit_count(job: Job, shape: Shape) -> Any:
+    """Logits of one micro-batch on a rank, split over tp where the loss is parallel."""
+    return shape.tokens * np.ceil(job.model.vocab_size / _loss_cut(job))
+
+
+def _loss_cut(job: Job) -> Any:
+    """Ranks that share the logits of a token."""
+    plan = job.plan
+    return np.where(np.asarray(plan.vocab_parallel) & plan.loss_parallel, plan.tp, 1)
+
+
+def loss_bytes(job: Job, logits: Any, stack: MemoryStack) -> tuple[Any, Any]:
     """(bytes alive at the fullest moment of the loss, bytes that wait for the backward pass).
 
-    tokens * vocabulary / (tp where the loss is parallel, chunks) times the stack's bytes per logit.
-    A chunked loss keeps the hidden state instead and makes each slice's logits again.
+    Logits / chunks times the stack's bytes per logit. A chunked loss keeps the hidden state
+    instead and makes each slice's logits again.
     """
     plan = job.plan
-    split = np.where(np.asarray(plan.vocab_parallel) & plan.loss_parallel, plan.tp, 1)
-    logits = shape.tokens * np.ceil(job.model.vocab_size / split)
     chunks = np.maximum(plan.loss_chunks, 1)
-    unfused = np.where(split > 1, stack.parallel_loss_bytes, stack.loss_bytes)
+    unfused = np.where(_loss_cut(job) > 1, stack.parallel_loss_bytes, stack.loss_bytes)
     per_logit = np.where(plan.fused_loss, stack.fused_loss_bytes, unfused)
     waiting = np.where(plan.fused_loss, np.minimum(2.0, per_logit), stack.loss_saved_bytes)
     return per_logit * logits / chunks, np.where(chunks > 1, 0.0, waiting * logits)

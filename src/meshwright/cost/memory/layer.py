@@ -49,6 +49,7 @@ LAYER_FIELDS = (
     "distribute_saved",
     "precision",
     "flash_attention",
+    "compile",
     "lora_rank",
     "lora_all_linear",
 )
@@ -61,7 +62,8 @@ class BlockBytes:
     `kept` is what it keeps for the backward pass (selective recompute applied), `checkpoint` its
     input alone, `whole` what it keeps without recompute, `made_again` what the backward pass makes
     again of a selectively recomputed block, `gradients` the activation gradients alive at once.
-    `dense` and `expert` count parameters, `trained_*` those that receive gradients.
+    `dense` and `expert` count parameters, `trained_*` those that receive gradients, `shapes` those
+    of one matrix of each shape. `gathered_more` is what the upper bound adds to `kept`.
     """
 
     kept: Any
@@ -73,7 +75,8 @@ class BlockBytes:
     expert: Any
     trained_dense: Any
     trained_expert: Any
-    largest: Any  # parameters of the largest matrix product
+    shapes: Any
+    gathered_more: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +149,8 @@ def _block(
         expert=expert,
         trained_dense=trained_dense,
         trained_expert=trained_expert,
-        largest=_largest(block, h, shape),
+        shapes=_shapes(job, block),
+        gathered_more=_gathered_more(saved, shape, stack),
     ), _by_operator(job, kept, few, shape)
 
 
@@ -208,10 +212,18 @@ def _adapters(job: Job, block: Block) -> Any:
     return total
 
 
-def _largest(block: Block, hidden_size: int, shape: Shape) -> Any:
-    """Parameters of the largest matrix on a rank."""
+def _shapes(job: Job, block: Block) -> Any:
+    """Parameters on a rank of one matrix of each shape: all dense ones and a single expert's."""
+    p, plan = block_parameters(block, job.model.hidden_size), job.plan
     ff = block.feed_forward
-    if isinstance(ff, Experts):
-        experts = np.maximum(ff.num_experts / shape.ep, 1)
-        return hidden_size * ff.intermediate_size * (2 if ff.gated else 1) / shape.etp * experts
-    return hidden_size * ff.intermediate_size * (2 if ff.gated else 1) / shape.tp
+    one = p.experts_sharded / ff.num_experts if isinstance(ff, Experts) else 0
+    return p.sharded / np.asarray(plan.tp) + p.attention_replicated + one / np.asarray(plan.etp)
+
+
+def _gathered_more(saved: dict[str, Any], shape: Shape, stack: MemoryStack) -> Any:
+    """Bytes by which the upper bound's share of gathered inputs exceeds the estimate's."""
+    share = max(stack.upper_gathered_inputs - stack.gathered_inputs, 0.0)
+    if not share:
+        return 0.0
+    inputs = saved["attention.input"] + saved.get("mlp.input", 0.0)
+    return share * inputs * shape.gathered_cut * (1 - 1 / shape.sequence_cut)

@@ -23,6 +23,9 @@ INPUT_BYTES = {  # of a saved input of a matrix product, scales of block formats
 }
 
 
+FUSED_COPIES = 3.0  # gate, up and product: what a compiler's fused gate keeps
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """Local sizes of one rank; scalars or columns.
@@ -30,7 +33,8 @@ class Shape:
     `tokens` of one micro-batch on the rank's context-parallel share, `sequence_cut` what divides
     them outside tensor-parallel regions, `gathered_cut` what divides the kept inputs of
     column-parallel products. `element` bytes of an activation, `linear_input` bytes of a kept input
-    of a matrix product.
+    of a matrix product; `norm` bytes per element that a norm keeps besides its output; `copies`
+    tensors of its width that a gated network keeps.
     """
 
     tokens: Any
@@ -45,6 +49,8 @@ class Shape:
     flash: Any
     modules: Any  # RecomputeModule flags, 0 unless recompute is selective
     distribute_saved: Any
+    norm: Any
+    copies: Any
 
     def covers(self, module: RecomputeModule) -> Any:
         """True where selective recompute covers the module."""
@@ -58,6 +64,9 @@ def shape_of(job: Job, stack: MemoryStack) -> Shape:
     precision = np.asarray(plan.precision)
     table = np.array([INPUT_BYTES[p] for p in sorted(INPUT_BYTES)])
     selective = np.asarray(plan.recompute) == int(Recompute.SELECTIVE)
+    element = np.where(precision == int(Precision.FP32), 4.0, 2.0)
+    fused = np.asarray(plan.compile)
+    norm = np.maximum(stack.norm_input_bytes, element) + stack.norm_inner_bytes
     return Shape(
         tokens=plan.micro_batch_size * job.workload.seq_len / np.asarray(plan.cp),
         seq_len=job.workload.seq_len,
@@ -65,10 +74,12 @@ def shape_of(job: Job, stack: MemoryStack) -> Shape:
         ep=np.asarray(plan.ep),
         etp=np.asarray(plan.etp),
         sequence_cut=cut,
-        gathered_cut=1 if stack.gathered_inputs else cut,
-        element=np.where(precision == int(Precision.FP32), 4.0, 2.0),
+        gathered_cut=1 / (stack.gathered_inputs + (1 - stack.gathered_inputs) / cut),
+        element=element,
         linear_input=table[precision],
         flash=np.asarray(plan.flash_attention),
         modules=np.where(selective, plan.recompute_modules, 0),
         distribute_saved=np.asarray(plan.distribute_saved),
+        norm=np.where(fused, element, norm),
+        copies=np.where(fused, min(stack.gated_copies, FUSED_COPIES), stack.gated_copies),
     )

@@ -29,8 +29,9 @@ class MemoryStack:
     upcasts). `norm_inner_bytes`: width of the normalised values saved before the scale (0 when
     recomputed). `gated_copies`: tensors of the MLP's width that a gated MLP saves (gate, up,
     product; one more when act(gate) is kept). `plain_copies`: the same without a gate.
-    `rope_copies`: further copies of queries and keys. `gathered_inputs`: with sequence parallelism
-    the inputs of column-parallel products are kept for the whole sequence. `dropout`: masks of
+    `rope_copies`: further copies of queries and keys. `gathered_inputs`: with sequence parallelism,
+    the share of the inputs of column-parallel products that is kept for the whole sequence (the
+    rest is gathered again in the backward pass). `dropout`: masks of
     residual dropout. `score_bytes`: bytes per attention score without a fused kernel.
     `moe_output_saved`: expert outputs are kept for the weighted sum. `stage_outputs_kept`: a
     pipeline stage keeps its output until the backward pass.
@@ -40,15 +41,19 @@ class MemoryStack:
     its forward and backward, `fused_loss_bytes` the first with a fused loss.
 
     Gradients: `persistent_grads` when the buffer exists for the whole run; `grad_copy_bytes` per
-    parameter, gradients in flight beside the accumulation buffer at the end of a backward pass;
-    `ddp_bucket_bytes` per parameter, buckets of a replicated data-parallel wrapper (ZeRO-0).
+    parameter, 16-bit gradients beside a wider accumulation buffer; `ddp_bucket_bytes` per
+    parameter, buckets of a replicated data-parallel wrapper (ZeRO-0); `shard_gradient_bytes` per
+    parameter of the rank's optimizer shard, its gradients in the optimizer's width;
+    `weight_gradient_bytes` per parameter, one tensor for each weight shape of a block that fused
+    accumulation hands to autograd.
     `whole_embedding_gradient`: the gradient of an embedding split over tp is whole on every rank.
     `optimizer_temp_copies`: temporaries of a moment's size that the optimizer step makes.
 
     `prefetch_layers`: layers gathered beside the current one under ZeRO-3. `workspace_gib`: cuBLAS
     workspaces, rotary tables, small buffers. `context_gib`: device memory outside the framework's
     allocator (context, NCCL). `fragmentation`: reserved over allocated, less 1. `upper_share` and
-    `upper_gib` make the upper bound of the estimate.
+    `upper_gib` make the upper bound of the estimate; `upper_gathered_inputs` is the share of
+    gathered inputs that the bound allows for, where versions of the stack differ.
     """
 
     norm_input_bytes: float = 2.0
@@ -56,7 +61,7 @@ class MemoryStack:
     gated_copies: float = 3.0
     plain_copies: float = 2.0
     rope_copies: float = 0.0
-    gathered_inputs: bool = False
+    gathered_inputs: float = 0.0
     dropout: bool = False
     score_bytes: float = 5.0
     moe_output_saved: bool = True
@@ -68,6 +73,8 @@ class MemoryStack:
     persistent_grads: bool = True
     grad_copy_bytes: float = 0.0
     ddp_bucket_bytes: float = 0.0
+    shard_gradient_bytes: float = 0.0
+    weight_gradient_bytes: float = 0.0
     whole_embedding_gradient: bool = False
     optimizer_temp_copies: float = 0.0
     prefetch_layers: float = 1.0
@@ -76,6 +83,7 @@ class MemoryStack:
     fragmentation: float = 0.05
     upper_share: float = 0.08
     upper_gib: float = 0.5
+    upper_gathered_inputs: float = 0.0
     source: str = ""
     kin: str = ""
 

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.cost.memory.stack import GIB
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule
+from meshwright.plan.stages import is_v_shaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +22,18 @@ if TYPE_CHECKING:
     from meshwright.plan.stages import StageLayers
 
 
+VOCABULARY_DELAY = 1.5  # micro-batches a chunk: 1 or 2 barriers, arXiv 2411.05288, section 4.4
+VOCABULARY_BUFFERS = 25  # hidden-state tensors that its passes hold: inputs, gradients in fp32
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
     """Bytes on one pipeline rank; scalars or columns.
 
-    The first group is resident; `activations` is what all micro-batches in flight keep, `one` what
-    one of them keeps. Moments are totals: `load` before the first step, `forward` at the end of the
-    warm-up's forward passes, `loss` at the fullest moment of the loss, `backward` as the backward
-    pass starts, `accumulated` as it ends, `step` in the optimizer step.
+    The first group is resident; `activations` is what all micro-batches in flight keep. Moments are
+    totals: `load` before the first step, `forward` at the end of the warm-up's forward passes,
+    `loss` at the fullest moment of loss and head, `backward` as the backward pass starts,
+    `accumulated` as it ends, `step` in the optimizer step.
     """
 
     weights: Any
@@ -38,6 +43,7 @@ class StageMemory:
     workspace: Any
     activations: Any
     in_flight: Any
+    gathered_more: Any
     logits: Any
     gathered_layer: Any
     gathered_model: Any
@@ -46,6 +52,8 @@ class StageMemory:
     reduce_last: Any
     grad_copies: Any
     buckets: Any
+    weight_gradients: Any
+    head_backward: Any
     recomputed: Any
     activation_gradients: Any
     optimizer_temporaries: Any
@@ -101,10 +109,10 @@ def stage_memory_of(
     parameters = rank_parameters(job, layers, stage)
     kept = kept_bytes(job, layers, stage)
     states = _states(job, parameters, rates, stack)
-    whole = stage.embedding * layers.ends.whole_gradient
-    states["gradients"] = states["gradients"] + np.where(
-        np.asarray(job.plan.zero_stage) < 3, whole * job.plan.grad_bytes, 0.0
-    )
+    if stack.whole_embedding_gradient:
+        whole = stage.embedding * layers.ends.whole_gradient * job.plan.grad_bytes
+        own = np.asarray(job.plan.zero_stage) < 3
+        states["gradients"] = states["gradients"] + np.where(own, whole, 0.0)
     flight = _in_flight(job, rank)
     transients = _transients(job, layers, stage, parameters, rates=rates, stack=stack)
     on_device = 1.0 - np.asarray(job.plan.offload_activations)
@@ -112,13 +120,14 @@ def stage_memory_of(
     moments = _moments(job, states, kept, transients, flight=flight, activations=activations)
     offloaded = flight * kept.blocks - activations
     hosted = parameters.weighed(rates.hosted) + offloaded
-    del states["resident_gradients"]
+    del states["resident_gradients"], transients["beside"]
     return StageMemory(
         **states,
         **transients,
         **moments,
         activations=activations + kept.head,
         in_flight=flight,
+        gathered_more=_gathered_more(layers, stage, flight, stack),
         logits=kept.loss_peak,
         recomputed=kept.made_again,
         hosted=hosted,
@@ -161,7 +170,9 @@ def kept_bytes(job: Job, layers: LayerBytes, stage: StageLayers) -> Kept:
         spread = np.asarray(plan.vocab_over_pipeline)
         peak = np.where(spread, ends.loss_peak / plan.pp, peak)
         waiting = np.where(spread, ends.loss_kept / plan.pp, waiting)
-        head = np.where(spread, ends.head_kept, head)
+        wide = VOCABULARY_BUFFERS * ends.hand_over
+        head = np.where(spread, ends.head_kept + wide, head)
+        blocks = blocks + np.where(spread, ends.hand_over, 0.0)
     return Kept(
         blocks=blocks + stage.embedding * ends.embedding_kept,
         head=head,
@@ -180,7 +191,7 @@ def _recomputed(job: Job, layers: LayerBytes, stage: StageLayers) -> tuple[Any, 
     """
     plan = job.plan
     kept = _total([b.kept for b in layers.blocks], stage.counts)
-    made_again = _greatest([b.made_again for b in layers.blocks])
+    made_again = greatest([b.made_again for b in layers.blocks])
     mode = np.asarray(plan.recompute)
     full = mode == int(Recompute.FULL)
     if not np.any(full):
@@ -193,7 +204,7 @@ def _recomputed(job: Job, layers: LayerBytes, stage: StageLayers) -> tuple[Any, 
     by_block = kept + (checkpoints - kept) * (covered / depth)
     at_once = np.where(uniform, covered, 1)
     blocks = np.where(full, np.where(uniform, checkpoints / at_once, by_block), kept)
-    again = _greatest([b.whole - b.checkpoint for b in layers.blocks]) * at_once
+    again = greatest([b.whole - b.checkpoint for b in layers.blocks]) * at_once
     return blocks, np.where(full, again, made_again)
 
 
@@ -223,16 +234,14 @@ def _transients(
     rates: Rates,
     stack: MemoryStack,
 ) -> dict[str, Any]:
-    """Buffers that live for part of a step: gathered weights, reductions, gradient copies."""
+    """Buffers that live for part of a step: gathered weights, reductions, gradients."""
     plan, ends = job.plan, layers.ends
-    gathered = _greatest([_pair(b.dense, b.expert, rates.gathered) for b in layers.blocks])
-    reduced = _greatest([_pair(b.dense, b.expert, rates.reduced) for b in layers.blocks])
+    gathered = greatest([_pair(b.dense, b.expert, rates.gathered) for b in layers.blocks])
+    reduced = greatest([_pair(b.dense, b.expert, rates.reduced) for b in layers.blocks])
     head = stage.head * (ends.head + ends.tied)
     embedding = stage.embedding * ends.embedding
     keeps = np.where(plan.reshard_after_forward, 0.0, 1.0)
     blocks = _pair(p.all[0] - head - embedding, p.all[1], rates.gathered) * keeps
-    replicated = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1)
-    trained = p.trained[0] + p.trained[1]
     whole = stage.embedding * ends.whole_gradient * rates.gathered[0]
     return {
         "gathered_layer": gathered * (1 + stack.prefetch_layers) * (1 - keeps),
@@ -240,10 +249,37 @@ def _transients(
         "gathered_head": head * rates.gathered[0],
         "reduce_buffer": np.maximum(reduced, head * rates.reduced[0]),
         "reduce_last": np.maximum(gathered + reduced, embedding * rates.reduced[0] + whole),
-        "grad_copies": trained * stack.grad_copy_bytes,
-        "buckets": np.where(replicated, trained, 0.0) * stack.ddp_bucket_bytes,
-        "activation_gradients": _greatest([b.gradients for b in layers.blocks]),
+        **_beside(job, layers, p, rates=rates, stack=stack),
+        "head_backward": stage.head * ends.logit_gradients + head * stack.weight_gradient_bytes,
+        "activation_gradients": greatest([b.gradients for b in layers.blocks]),
         "optimizer_temporaries": p.weighed(rates.moment) * stack.optimizer_temp_copies,
+    }
+
+
+def _beside(
+    job: Job, layers: LayerBytes, p: Parameters, *, rates: Rates, stack: MemoryStack
+) -> dict[str, Any]:
+    """Gradient tensors that a stack keeps beside its buffer; plain zeros where it keeps none."""
+    plan = job.plan
+    copies: Any = 0.0
+    buckets: Any = 0.0
+    shapes: Any = 0.0
+    trained = p.trained[0] + p.trained[1]
+    if stack.grad_copy_bytes:
+        wider = np.asarray(plan.grad_bytes) > plan.param_bytes
+        copies = np.where(wider, trained * stack.grad_copy_bytes, 0.0)
+    if stack.shard_gradient_bytes:
+        copies = copies + p.weighed(rates.shard) * stack.shard_gradient_bytes
+    if stack.ddp_bucket_bytes:
+        replicated = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1)
+        buckets = np.where(replicated, trained * stack.ddp_bucket_bytes, 0.0)
+    if stack.weight_gradient_bytes:
+        shapes = greatest([b.shapes for b in layers.blocks]) * stack.weight_gradient_bytes
+    return {
+        "grad_copies": copies,
+        "buckets": buckets,
+        "weight_gradients": shapes,
+        "beside": copies + buckets + shapes,
     }
 
 
@@ -258,7 +294,7 @@ def _moments(
 ) -> dict[str, Any]:
     """Totals at the moments of a step that can be the fullest."""
     before = states["weights"] + states["optimizer"] + states["fp8_copies"] + states["workspace"]
-    before = before + transients["buckets"]
+    before = before + transients["beside"]
     gpipe = np.asarray(job.plan.schedule) == int(Schedule.GPIPE)
     head_flight = np.where(gpipe, flight, 1.0)
     head = kept.head * head_flight + kept.waiting_loss * (head_flight - 1)
@@ -271,13 +307,22 @@ def _moments(
     return {
         "load": before,
         "forward": with_layer + held,
-        "loss": (resident + transients["gathered_head"]) + (held + kept.loss_peak),
+        "loss": (resident + transients["gathered_head"])
+        + held
+        + np.maximum(kept.loss_peak, transients["head_backward"]),
         "backward": with_layer
         + (held - kept.head)
         + np.maximum(computing, transients["reduce_buffer"]),
-        "accumulated": (done + transients["grad_copies"] + transients["reduce_last"]) + after_one,
+        "accumulated": (done + transients["reduce_last"]) + after_one,
         "step": done + transients["optimizer_temporaries"],
     }
+
+
+def _gathered_more(layers: LayerBytes, stage: StageLayers, flight: Any, stack: MemoryStack) -> Any:
+    """What the upper bound adds for gathered inputs, 0 where the stack is sure of them."""
+    if stack.upper_gathered_inputs <= stack.gathered_inputs:
+        return 0.0
+    return flight * _total([b.gathered_more for b in layers.blocks], stage.counts)
 
 
 def _in_flight(job: Job, rank: Any) -> Any:
@@ -285,13 +330,19 @@ def _in_flight(job: Job, rank: Any) -> Any:
     from meshwright.cost.schedules import saved_microbatches
 
     plan = job.plan
-    return saved_microbatches(
+    held = saved_microbatches(
         plan.schedule,
         pp=plan.pp,
         vpp=plan.vpp,
         num_microbatches=num_microbatches(job),
         stage=rank,
     )
+    held = np.where(np.asarray(plan.schedule) == int(Schedule.DUALPIPE), held / 2, held)
+    if not np.any(plan.vocab_over_pipeline):
+        return held
+    chunks = np.where(is_v_shaped(plan.schedule), 2, 1)
+    delayed = np.where(plan.vocab_interlaced, 0.5 * np.asarray(plan.pp), VOCABULARY_DELAY * chunks)
+    return held + np.where(plan.vocab_over_pipeline, delayed, 0.0)
 
 
 def _pair(dense: Any, expert: Any, rate: tuple[Any, Any]) -> Any:
@@ -307,8 +358,8 @@ def _total(values: Sequence[Any], counts: Sequence[Any]) -> Any:
     return total
 
 
-def _greatest(values: Sequence[Any]) -> Any:
-    """Largest of the values of the kinds of block."""
+def greatest(values: Sequence[Any]) -> Any:
+    """Largest of several values, elementwise."""
     largest = values[0]
     for value in values[1:]:
         largest = np.maximum(largest, value)

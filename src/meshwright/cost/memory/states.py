@@ -37,7 +37,8 @@ class Rates:
     `weight` of a trained and `frozen` of an untrained parameter, `gradient`, `optimizer` on the
     device and `hosted` of the optimizer on the host, `gathered` of a parameter gathered for use
     (0 where weights are not sharded), `reduced` of a layer's gradients on their way, `moment` of
-    one tensor of the optimizer, `fp8_copy` of a matrix weight's 8-bit copies.
+    one tensor of the optimizer, `shard` the number of parameters in the optimizer's shard per
+    parameter, `fp8_copy` of a matrix weight's 8-bit copies.
     """
 
     weight: tuple[Any, Any]
@@ -48,6 +49,7 @@ class Rates:
     gathered: tuple[Any, Any]
     reduced: tuple[Any, Any]
     moment: tuple[Any, Any]
+    shard: tuple[Any, Any]
     fp8_copy: Any
 
 
@@ -78,6 +80,7 @@ def rates(job: Job) -> Rates:
         gathered=(np.where(sharded[0], compute, 0.0), np.where(sharded[1], compute, 0.0)),
         reduced=_reduced(job, groups, compute),
         moment=_over(np.asarray(plan.optimizer_state_bytes), by_optimizer),
+        shard=_over(1.0, by_optimizer),
         fp8_copy=_fp8_copy(job),
     )
 

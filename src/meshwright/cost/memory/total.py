@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.cost.memory.layer import LayerBytes, layer_bytes, shared_layer_bytes
 from meshwright.cost.memory.stack import GIB, MemoryStack, memory_stack
-from meshwright.cost.memory.stage import StageMemory, stage_memory_of
+from meshwright.cost.memory.stage import StageMemory, greatest, stage_memory_of
 from meshwright.cost.memory.states import rates
 from meshwright.plan.stages import representative_stages, stage_layers
 
@@ -90,15 +90,17 @@ def _fullest(
         if detail:
             fullest = np.where(its_peak > peak, rank, fullest)
         peak = np.maximum(peak, its_peak)
-    hosted = stages[0].hosted
-    for stage in stages[1:]:
-        hosted = np.maximum(hosted, stage.hosted)
+    hosted = greatest([stage.hosted for stage in stages])
+    bounded = peak
+    if stack.upper_gathered_inputs > stack.gathered_inputs:
+        bounded = greatest([stage.peak + stage.gathered_more for stage in stages])
+    upper = stack.upper_bytes(bounded)
     terms: dict[str, Any] = {}
     for (name, rank), stage in zip(ranks if detail else (), stages if detail else (), strict=True):
         terms |= _terms(f"memory.{name}", stage)
         if layers.operators and np.ndim(rank) == 0:
             terms |= _operator_terms(job, layers, rank, name=name, stage=stage)
-    return _memory(job, peak, fullest, hosted, terms=terms, stack=stack)
+    return _memory(job, peak, upper, fullest, hosted=hosted, terms=terms, stack=stack)
 
 
 def _ranks(job: Job) -> tuple[tuple[str, Any], ...]:
@@ -110,10 +112,16 @@ def _ranks(job: Job) -> tuple[tuple[str, Any], ...]:
 
 
 def _memory(
-    job: Job, peak: Any, fullest: Any, hosted: Any, *, terms: dict[str, Any], stack: MemoryStack
+    job: Job,
+    peak: Any,
+    upper: Any,
+    fullest: Any,
+    *,
+    hosted: Any,
+    terms: dict[str, Any],
+    stack: MemoryStack,
 ) -> Memory:
     """The totals around a peak."""
-    upper = stack.upper_bytes(peak)
     reserved = peak * (1 + stack.fragmentation)
     context = stack.context_gib * GIB
     return Memory(
@@ -136,6 +144,7 @@ TERM_OF_FIELD = {
     "workspace": "workspace",
     "activations": "activations",
     "in_flight": "activations.in_flight",
+    "gathered_more": "activations.gathered_more",
     "logits": "logits",
     "gathered_layer": "transient.gathered_layer",
     "gathered_model": "transient.gathered_model",
@@ -147,6 +156,8 @@ TERM_OF_FIELD = {
     "optimizer_temporaries": "transient.optimizer",
     "grad_copies": "buffers.gradient_copies",
     "buckets": "buffers.buckets",
+    "weight_gradients": "buffers.weight_gradients",
+    "head_backward": "transient.head_backward",
     "hosted": "host",
     "load": "moment.load",
     "forward": "moment.forward",
