@@ -69,7 +69,7 @@ def _mtbf_s(job: Job) -> float:
 
 def _optimum_s(job: Job) -> Any:
     """Young's interval, sqrt(2 * stall * MTBF)."""
-    return np.sqrt(2 * _stall_s(job) * _mtbf_s(job))
+    return np.sqrt(2.0 * _stall_s(job) * _mtbf_s(job))
 
 
 _STATE = ("precision", "param_bytes", "master_weights", "optimizer_state_bytes")

@@ -5,6 +5,7 @@ Section 4.1 of the guidelines. Where one of these fires, the other rules are not
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +99,8 @@ def settings_have_meaning(job: Job) -> Mask:
     Passes: plan(schedule=Schedule.GPIPE, offload_optimizer=0.5)
     """
     values = ((getattr(job.plan, name), low, high) for name, low, high in _BOUNDS)
-    return reduce(np.logical_or, ((value < low) | (value > high) for value, low, high in values))
+    within = ((value >= low) & (value <= high) for value, low, high in values)
+    return np.logical_not(reduce(np.logical_and, within))
 
 
 @settings_have_meaning.message
@@ -137,3 +139,53 @@ def _(job: Job) -> str:
         f"seq_len = {workload.seq_len} (1 to {MOST_TOKENS}), global_batch_size = "
         f"{workload.global_batch_size} (1 to {MOST_SEQUENCES})"
     )
+
+
+_POSITIVE = frozenset(
+    {"step_time_s", "job_mtbf_s", "gpu_mtbf_s", "gpus_per_process", "eval_micro_batch_size"}
+    | {"read_bytes_per_s_per_node", "checkpoint_write_bytes_per_s_per_node", "dataset_tokens"}
+    | {"checkpoint_interval_s", "checkpoint_interval_steps", "tuned_global_batch_size"}
+    | {"read_amplification", "critical_batch_tokens", "eval_global_batch_size", "bucket_elements"}
+)
+_SIGNED = frozenset({"expert_capacity_factor"})  # a negative one means that no token is dropped
+MOST = 1e18  # of anything: bytes, tokens, seconds
+
+
+def _meaningless_facts(job: Job) -> dict[str, float]:
+    """Stated numbers of the workload that are negative, not finite, absurd, or zero in vain."""
+    workload = job.workload
+    wrong: dict[str, float] = {}
+    for noun in (workload.loading, workload.runtime, workload.recipe):
+        for name in (f.name for f in fields(noun)):
+            value = getattr(noun, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or name in _SIGNED:
+                continue
+            if not 0 <= value <= MOST or (value == 0 and name in _POSITIVE):
+                wrong[name] = value
+    return wrong
+
+
+@rule(
+    "DAT193",
+    "A stated fact of the workload has no meaning",
+    severity=Severity.ERROR,
+    section="4.1",
+    source="the units of a workload",
+    foremost=True,
+)
+def facts_have_meaning(job: Job) -> Mask:
+    """Counts, times and rates are finite and not negative; what is divided by is not zero.
+
+    Leave a fact out when it is not known: the rules that need it then stay silent.
+
+    Fails: plan(step_time_s=0.0)
+    Fails: plan(num_workers=-1)
+    Passes: plan(step_time_s=2.5, num_workers=0)
+    """
+    return bool(_meaningless_facts(job))
+
+
+@facts_have_meaning.message
+def _(job: Job) -> str:
+    wrong = [f"{name} = {value}" for name, value in _meaningless_facts(job).items()]
+    return f"{', '.join(wrong)}: leave out what is not known"
