@@ -9,10 +9,8 @@ import pytest
 from meshwright.base.errors import InvalidInput
 from meshwright.cost.calibration import Calibration, HardwareFit, Stack, calibration_from_table
 from meshwright.evidence.calibrating import (
-    LEAST_ROWS,
     Measured,
     calibration_toml,
-    entries_of,
     parameters_for,
     read_calibration,
     scatter,
@@ -99,22 +97,15 @@ def test_parameters_are_those_that_rows_inform(measured) -> None:
         ("stack", "zero-bubble-fork"),
     }
     assert not [p for p in found if "stall" in p.name]
-    only = parameters_for(measured, frozenset({("stack", "internevo")}))
-    assert {p.entry for p in only} == {"internevo"}
 
 
 def test_unseen_stacks_inherit_and_lose_their_stalls(measured) -> None:
-    found = with_default(with_entries(calibration(), measured), measured)
+    found = with_default(with_entries(calibration(), measured), measured.jobs)
     assert found.stacks["heir"].matmul == 0.95
     nanotron = found.stacks["nanotron"]
     assert nanotron.matmul == found.stacks["default"].matmul
     assert nanotron.p2p_stall_s == 0.0
     assert nanotron.reduce_every_microbatch is True
-
-
-def test_entries_of_rows(reference) -> None:
-    runs = [run for run in reference if run.source == "internevo-a100"][:LEAST_ROWS]
-    assert entries_of(runs) == {("hardware", "ampere"), ("stack", "internevo")}
 
 
 def test_scatter_holds_ninety_percent() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.evidence.fit import Parameter, fit, source_weights
+from meshwright.evidence.fit import Parameter, fit, linearize, solve_without, source_weights
 
 pytest.importorskip("scipy")
 
@@ -90,3 +92,13 @@ def test_a_large_source_does_not_drown_a_small_one() -> None:
     assert even[:100].sum() == pytest.approx(even[100])
     assert even.mean() == pytest.approx(1.0)
     assert source_weights(sources, exponent=0.0) == pytest.approx(np.ones(101))
+
+
+def test_leaving_a_wild_row_out_finds_the_truth() -> None:
+    wild = TRUTH.copy()
+    wild[2] *= 1.5
+    near = [replace(p, start=s) for p, s in zip(parameters(), (4.8, 0.55), strict=True)]
+    linear = linearize(near, Line(), wild, np.ones(6))
+    found = solve_without(linear, np.asarray([2]))
+    assert found[RATE] == pytest.approx(5.0, rel=0.01)
+    assert found[START] == pytest.approx(0.5, rel=0.03)

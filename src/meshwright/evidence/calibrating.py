@@ -29,7 +29,7 @@ from meshwright.evidence.timed import timed
 from meshwright.plan.job import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -153,17 +153,12 @@ def _entry(job: Job, table: str) -> str:
     return job.cluster.gpu.generation if table == "hardware" else job.stack
 
 
-def parameters_for(
-    measured: Measured, only: frozenset[tuple[str, str]] | None = None
-) -> tuple[Parameter, ...]:
-    """The free parameters that the rows can inform: those of entries with enough of them.
-
-    `only` names the (table, entry) pairs to fit, the others being held.
-    """
+def parameters_for(measured: Measured) -> tuple[Parameter, ...]:
+    """The free parameters that the rows can inform: those of entries with enough of them."""
     found: list[Parameter] = []
     for table, ranges in (("hardware", HARDWARE_RANGES), ("stack", STACK_RANGES)):
         for entry, rows in sorted(measured.counts(table).items()):
-            if rows >= LEAST_ROWS and (only is None or (table, entry) in only):
+            if rows >= LEAST_ROWS:
                 found += [_parameter(measured, table, entry, n, r) for n, r in ranges.items()]
                 found += _rare(measured, table, entry)
     return tuple(found)
@@ -207,11 +202,9 @@ def refit(
     calibration: Calibration | None = None,
     exponent: float = 0.7,
     max_evaluations: int = 30,
-    only: frozenset[tuple[str, str]] | None = None,
 ) -> tuple[Calibration, Fitted]:
     """A calibration fitted to the judged rows of `runs`, beginning at `calibration`.
 
-    `only` restricts the fit to some (table, entry) pairs.
 
     Generations and stacks that no row has become their kin or the new default, which is the median
     of the fitted ones.
@@ -220,13 +213,13 @@ def refit(
     measured.calibration = with_entries(measured.calibration, measured)
     weights = source_weights([run.source for run in measured.runs], exponent=exponent)
     found = fit(
-        parameters_for(measured, only),
+        parameters_for(measured),
         measured,
         measured.seconds,
         weights,
         max_evaluations=max_evaluations,
     )
-    fitted = with_default(measured.calibration.with_values(found.values), measured)
+    fitted = with_default(measured.calibration.with_values(found.values), measured.jobs)
     return _with_scatter(fitted, measured), found
 
 
@@ -240,10 +233,11 @@ def with_entries(calibration: Calibration, measured: Measured) -> Calibration:
     return replace(calibration, hardware=hardware, stacks=stacks)
 
 
-def with_default(calibration: Calibration, measured: Measured) -> Calibration:
-    """The default as the median of the fitted entries, and unseen entries as kin or default."""
-    hardware = _informed(measured.counts("hardware"))
-    stacks = _informed(measured.counts("stack"))
+def with_default(calibration: Calibration, jobs: Iterable[Job | Inexpressible]) -> Calibration:
+    """The default as the median of the entries that `jobs` inform, the others as kin or default."""
+    known = [job for job in jobs if isinstance(job, Job)]
+    hardware = _informed(Counter(_entry(job, "hardware") for job in known))
+    stacks = _informed(Counter(_entry(job, "stack") for job in known))
     return replace(
         calibration,
         hardware=_completed(calibration.hardware, hardware, HARDWARE_RANGES),
@@ -269,12 +263,6 @@ def _completed(
         inherited = [n for n in (*ranges, *RARE_RANGES) if hasattr(kin, n)]
         found[name] = replace(entries[name], **{n: getattr(kin, n) for n in inherited})
     return {"default": default} | found
-
-
-def entries_of(runs: Sequence[Run]) -> frozenset[tuple[str, str]]:
-    """The (table, entry) pairs that the judged rows of `runs` read."""
-    jobs = [job for run in runs if run.is_judged and isinstance(job := job_of(run.row), Job)]
-    return frozenset((t, _entry(job, t)) for job in jobs for t in ("hardware", "stack"))
 
 
 def fitted_on(runs: Sequence[Run]) -> dict[str, str]:

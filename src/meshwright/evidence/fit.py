@@ -82,7 +82,7 @@ class Predictor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """Fitted values, and the robust cost before and after."""
+    """Fitted values, the robust cost before and after, and which ended at a bound."""
 
     values: Mapping[Key, float]
     cost_before: float
@@ -120,7 +120,7 @@ def fit(
     for parameter in parameters:
         _check(parameter)
     problem = _Problem(tuple(parameters), predict, np.log(measured), np.sqrt(weights))
-    start = np.asarray([p.inward(p.prior if p.start is None else p.start) for p in parameters])
+    start = _starts(parameters)
     found = least_squares(
         problem.residuals,
         start,
@@ -136,8 +136,59 @@ def fit(
         cost_before=robust_cost(problem.residuals(start)),
         cost_after=robust_cost(found.fun),
         evaluations=int(found.nfev),
-        at_bound=tuple(p.key for p, x in zip(parameters, found.x, strict=True) if _at_end(x)),
+        at_bound=tuple(
+            p.key
+            for j, (p, x) in enumerate(zip(parameters, found.x, strict=True))
+            if j not in problem.inert and _at_end(x)
+        ),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linear:
+    """The fit's residuals as a linear function around one point: rows first, then priors."""
+
+    parameters: tuple[Parameter, ...]
+    point: Column
+    residuals: Column
+    jacobian: Column
+
+
+def linearize(
+    parameters: Sequence[Parameter], predict: Predictor, measured: Column, weights: Column
+) -> Linear:
+    """The residuals around the parameters' starts."""
+    problem = _Problem(tuple(parameters), predict, np.log(measured), np.sqrt(weights))
+    point = _starts(parameters)
+    return Linear(
+        parameters=problem.parameters,
+        point=point,
+        residuals=problem.residuals(point),
+        jacobian=problem.jacobian(point),
+    )
+
+
+def solve_without(linear: Linear, left_out: NDArray[np.int64]) -> dict[Key, float]:
+    """Values fitted to all rows but those at `left_out`, in the linear approximation."""
+    kept = np.ones(linear.residuals.size, dtype=bool)
+    kept[left_out] = False
+    residuals, jacobian = linear.residuals[kept], linear.jacobian[kept]
+    found = _scipy_least_squares()(
+        lambda x: residuals + jacobian @ (x - linear.point),
+        linear.point,
+        jac=lambda _: jacobian,
+        bounds=(0.0, 1.0),
+        loss="soft_l1",
+        f_scale=ROBUST_SCALE,
+        x_scale=0.1,
+        max_nfev=40,
+    )
+    return {p.key: p.outward(float(x)) for p, x in zip(linear.parameters, found.x, strict=True)}
+
+
+def _starts(parameters: Sequence[Parameter]) -> Column:
+    """Where the fit begins, in its own coordinates."""
+    return np.asarray([p.inward(p.prior if p.start is None else p.start) for p in parameters])
 
 
 def robust_cost(residuals: Column) -> float:

@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.evidence.calibrating import entries_of, refit
+import numpy as np
+
+from meshwright.cost.calibration import default_calibration
+from meshwright.evidence.calibrating import Measured, parameters_for, with_default, with_entries
 from meshwright.evidence.errors import judge, relative_error
-from meshwright.evidence.forecasts import forecasts
+from meshwright.evidence.fit import linearize, solve_without, source_weights
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.cost.calibration import Calibration
     from meshwright.evidence.errors import Judgement
+    from meshwright.evidence.fit import Linear
     from meshwright.evidence.row import Run
 
 
 def leave_one_out(
-    runs: Sequence[Run],
-    *,
-    calibration: Calibration | None = None,
-    max_evaluations: int = 8,
+    runs: Sequence[Run], *, calibration: Calibration | None = None, exponent: float = 0.7
 ) -> Judgement | None:
-    """Errors of each source under parameters fitted to the other sources.
+    """Errors of each source under parameters fitted to the other sources; None for no rows.
 
-    Only what the left-out source reads is fitted again, since it informs nothing else; a stack or
-    generation that no other source has becomes what it inherits.
+    Each fit starts at `calibration` and uses one linearization around it for the parameters, which
+    move little when one source goes; the left-out rows are then predicted exactly. A stack or
+    hardware generation that too few other rows inform becomes what it inherits.
     """
-    sources: list[str] = []
-    off: list[float] = []
-    for name in dict.fromkeys(run.source for run in runs if run.is_judged):
-        rest = [run for run in runs if run.source != name]
-        left = [run for run in runs if run.source == name and run.is_judged]
-        fitted, _ = refit(
-            rest, calibration=calibration, max_evaluations=max_evaluations, only=entries_of(left)
-        )
-        found = _errors(left, fitted)
-        sources += [name] * len(found)
-        off += found
-    return judge(sources, off)
+    measured = Measured(runs, calibration or default_calibration())
+    if not measured.runs:
+        return None
+    measured.calibration = with_entries(measured.calibration, measured)
+    sources = np.asarray([run.source for run in measured.runs])
+    weights = source_weights(list(sources), exponent=exponent)
+    linear = linearize(parameters_for(measured), measured, measured.seconds, weights)
+    off = np.empty(len(sources))
+    for name in dict.fromkeys(sources.tolist()):
+        left_out = np.flatnonzero(sources == name)
+        fitted = _fitted_without(measured, linear, left_out)
+        predicted = measured.under(fitted, left_out)
+        off[left_out] = relative_error(predicted, measured.seconds[left_out])
+    return judge(sources.tolist(), off.tolist())
 
 
-def _errors(runs: Sequence[Run], calibration: Calibration) -> list[float]:
-    """Relative errors of the rows that have both figures."""
-    found = forecasts([run.row for run in runs], calibration=calibration)
-    return [
-        float(relative_error(f.step_time_s, r.step_time_s))
-        for r, f in zip(runs, found, strict=True)
-        if f.step_time_s and r.step_time_s
-    ]
+def _fitted_without(measured: Measured, linear: Linear, left_out: np.ndarray) -> Calibration:
+    """The calibration without some rows."""
+    gone = set(left_out.tolist())
+    rest = [job for i, job in enumerate(measured.jobs) if i not in gone]
+    fitted = measured.calibration.with_values(solve_without(linear, left_out))
+    return with_default(fitted, rest)
