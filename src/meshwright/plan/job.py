@@ -79,7 +79,7 @@ class Runtime:
     expert_balancing: str | None = None  # "aux_loss", "bias", ... or "none"
     expert_capacity_factor: float | None = None  # negative: no token is dropped
     router_dtype: str | None = None
-    router_padding: bool | None = None  # tokens per expert padded to the quantisation block
+    router_padding: bool | None = None  # tokens per expert padded to the quantization block
 
     nccl_version: tuple[int, ...] | None = None
     ll128_safe: bool | None = None  # 128-byte stores are not split on this machine
@@ -120,7 +120,7 @@ class Recipe:
     deterministic: bool | None = None
     reduce_every_microbatch: bool | None = None  # gradients reduced before the last one
     synchronization: str | None = None
-    sync_interval_steps: int | None = None  # local steps between synchronisations
+    sync_interval_steps: int | None = None  # local steps between synchronizations
     outer_optimizer: str | None = None
     staleness_steps: int | None = None  # steps that a gradient may lag
 

@@ -228,7 +228,7 @@ pipeline_keeps_parameters.fix(always(reshard_after_forward=(False,), zero_stage=
     reads=("zero_stage", "micro_batch_size", "dp", "cp", "dp_replicate"),
     confidence="paper",
 )
-def gathers_are_amortised(job: Job) -> Mask:
+def gathers_are_amortized(job: Job) -> Mask:
     """ZeRO-3 gathers parameters for each micro-batch; ZeRO-1 and 2 pay once a step.
 
     Fails: plan(zero_stage=3, global_batch_size=512, dp=64, micro_batch_size=1)
@@ -239,13 +239,13 @@ def gathers_are_amortised(job: Job) -> Mask:
     return many & _gathers_every_microbatch(job)
 
 
-@gathers_are_amortised.message
+@gathers_are_amortized.message
 def _(job: Job) -> str:
     count = num_microbatches(job)
     return f"zero_stage 3 gathers all parameters for each of {count} micro-batches a step"
 
 
-@gathers_are_amortised.fix
+@gathers_are_amortized.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     share = job.workload.global_batch_size // max(int(job.plan.dp), 1)
     fitting = [m for m in divisors(share) if share // m <= MAX_GATHERED_MICROBATCHES]
