@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     Key = tuple[str, str, str]
 
 LEAST_ROWS = 5  # entries with fewer judged rows keep what they inherit
+MANY_ROWS = 40  # stacks with fewer fit their core parameters only
+LEAST_SHIFT = 0.03  # of its range: a parameter that moves less from its prior stays there
+CORE = ("matmul", "attention", "elementwise", "host_layer_s", "overlap_tp", "overlap_dp", "step_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,21 +159,28 @@ def _entry(job: Job, table: str) -> str:
 def parameters_for(measured: Measured) -> tuple[Parameter, ...]:
     """The free parameters that the rows can inform: those of entries with enough of them."""
     found: list[Parameter] = []
-    for table, ranges in (("hardware", HARDWARE_RANGES), ("stack", STACK_RANGES)):
-        for entry, rows in sorted(measured.counts(table).items()):
-            if rows >= LEAST_ROWS:
-                found += [_parameter(measured, table, entry, n, r) for n, r in ranges.items()]
-                found += _rare(measured, table, entry)
+    for entry, rows in sorted(measured.counts("hardware").items()):
+        if rows >= LEAST_ROWS:
+            found += _parameters(measured, "hardware", entry, HARDWARE_RANGES)
+    for entry, rows in sorted(measured.counts("stack").items()):
+        if rows >= LEAST_ROWS:
+            names = STACK_RANGES if rows >= MANY_ROWS else CORE
+            ranges = {name: STACK_RANGES[name] for name in names}
+            found += _parameters(measured, "stack", entry, ranges | _rare(measured, entry))
     return tuple(found)
 
 
-def _rare(measured: Measured, table: str, entry: str) -> list[Parameter]:
+def _parameters(
+    measured: Measured, table: str, entry: str, ranges: Mapping[str, Range]
+) -> list[Parameter]:
+    """One entry's parameters."""
+    return [_parameter(measured, table, entry, name, span) for name, span in ranges.items()]
+
+
+def _rare(measured: Measured, entry: str) -> dict[str, Range]:
     """Parameters of the stalls that a stack has."""
-    if table == "hardware":
-        return []
     held = measured.calibration.stack(entry)
-    present = {n: r for n, r in RARE_RANGES.items() if getattr(held, n) > 0}
-    return [_parameter(measured, table, entry, n, r) for n, r in present.items()]
+    return {name: span for name, span in RARE_RANGES.items() if getattr(held, name) > 0}
 
 
 def _parameter(measured: Measured, table: str, entry: str, name: str, span: Range) -> Parameter:
@@ -219,8 +229,16 @@ def refit(
         weights,
         max_evaluations=max_evaluations,
     )
-    fitted = with_default(measured.calibration.with_values(found.values), measured.jobs)
+    fitted = with_default(measured.calibration.with_values(shifted(found)), measured.jobs)
     return _with_scatter(fitted, measured), found
+
+
+def shifted(found: Fitted) -> dict[Key, float]:
+    """Fitted values, those that hardly moved put back to their priors, so that few are free."""
+    return {
+        p.key: value if abs(p.inward(value) - p.inward(p.prior)) >= LEAST_SHIFT else p.prior
+        for p, value in zip(found.parameters, found.values.values(), strict=True)
+    }
 
 
 def with_entries(calibration: Calibration, measured: Measured) -> Calibration:
@@ -279,14 +297,20 @@ def fitted_on(runs: Sequence[Run]) -> dict[str, str]:
 
 
 def _with_scatter(calibration: Calibration, measured: Measured) -> Calibration:
-    """The calibration with each entry's scatter, such that 90% of its rows lie in the interval."""
+    """The calibration with each stack's scatter, such that 90% of its rows lie in the interval.
+
+    The scatter of a hardware generation is that of the steadiest stack on it.
+    """
     predicted = measured.under(calibration, np.arange(len(measured.runs)))
     off = np.abs(np.log(predicted / measured.seconds))
     values: dict[Key, float] = {("stack", "default", "sigma"): scatter(off)}
-    for table in ("hardware", "stack"):
-        for entry in measured.counts(table):
-            rows = measured.touched_by((table, entry, "sigma"))
-            values[table, entry, "sigma"] = scatter(off[rows])
+    by_stack: dict[str, float] = {}
+    for stack in measured.counts("stack"):
+        by_stack[stack] = scatter(off[measured.touched_by(("stack", stack, "sigma"))])
+        values["stack", stack, "sigma"] = by_stack[stack]
+    for job in (job for job in measured.jobs if isinstance(job, Job)):
+        key = ("hardware", _entry(job, "hardware"), "sigma")
+        values[key] = min(values.get(key, 1.0), by_stack[job.stack])
     return calibration.with_values(values)
 
 

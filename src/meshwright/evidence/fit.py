@@ -84,6 +84,7 @@ class Predictor(Protocol):
 class Fitted:
     """Fitted values, the robust cost before and after, and which ended at a bound."""
 
+    parameters: tuple[Parameter, ...]
     values: Mapping[Key, float]
     cost_before: float
     cost_after: float
@@ -116,7 +117,7 @@ def fit(
     """
     least_squares = _scipy_least_squares()
     if not parameters:
-        return Fitted(values={}, cost_before=0.0, cost_after=0.0, evaluations=0)
+        return Fitted(parameters=(), values={}, cost_before=0.0, cost_after=0.0, evaluations=0)
     for parameter in parameters:
         _check(parameter)
     problem = _Problem(tuple(parameters), predict, np.log(measured), np.sqrt(weights))
@@ -132,6 +133,7 @@ def fit(
         x_scale=0.1,
     )
     return Fitted(
+        parameters=problem.parameters,
         values=problem.values(found.x),
         cost_before=robust_cost(problem.residuals(start)),
         cost_after=robust_cost(found.fun),
