@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.table import Column, Row, Table, table_of
 from meshwright.report.page import plain, show
-from meshwright.report.terminal import draw
+from meshwright.report.terminal import draw, fitted_widths
 
 WIDE = "x" * 300
 TABLE = Table(
@@ -53,15 +53,38 @@ def test_a_dumb_terminal_gets_the_plain_page(monkeypatch):
     assert WIDE in stream.getvalue()
 
 
-def test_a_terminal_wraps_but_loses_nothing(monkeypatch):
+def drawn(blocks, width, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
     stream = Terminal()
-    draw(["error: something", TABLE], stream, width=40)
-    text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
-    assert text.count("x") == 300
-    assert max(map(len, text.splitlines())) <= 40
-    assert "[red]not markup[/red]" in text
+    draw(blocks, stream, width=width)
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+
+
+def test_a_terminal_wraps_between_words_and_loses_nothing(monkeypatch):
+    columns = (Column(key="a", title="name"), Column(key="b", title="long title", align="right"))
+    words = "several words of different lengths"
+    table = table_of(columns, [{"a": words, "b": "1,234"}, {"a": "[red]no markup[/red]"}])
+    text = drawn(["error: something", table], 32, monkeypatch)
+    assert max(map(len, text.splitlines())) <= 32
+    assert {*words.split(), "1,234", "[red]no", "markup[/red]"} <= set(text.split())
+
+
+def test_a_table_too_wide_for_any_wrapping_is_printed_whole(monkeypatch):
+    assert f"{WIDE}      1.5" in drawn([TABLE], 40, monkeypatch)
+    assert fitted_widths(TABLE, 40) is None
+
+
+@given(st.integers(10, 60))
+def test_widths_fit_and_split_no_word(available):
+    columns = tuple(Column(key=k, title=k * 3) for k in "abc")
+    table = table_of(columns, [{"a": "one two three", "b": "four", "c": "five six"}])
+    widths = fitted_widths(table, available)
+    if widths is None:
+        assert available < 5 + 4 + 4 + 3 * 2
+    else:
+        assert sum(widths) + 3 * 2 <= available
+        assert all(w >= low for w, low in zip(widths, (5, 4, 4), strict=True))
 
 
 def test_no_color_takes_color_away(monkeypatch):

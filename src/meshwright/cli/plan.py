@@ -112,4 +112,4 @@ def _pins(asked: dict[str, Any]) -> dict[str, Any]:
 def _progress(done: int, total: int) -> None:
     """One line on stderr, rewritten in place."""
     share = 100 * done // max(total, 1)
-    click.echo(f"\r{share:3d}% of {total:,} candidates searched", err=True, nl=False)
+    click.echo(f"\r{share:3d}% searched", err=True, nl=False)

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from meshwright.report.page import GAP, table_lines
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from meshwright.base.table import Table
+    from meshwright.base.table import Column, Table
     from meshwright.report.page import Block
 
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue", "hint": "bold cyan"}
@@ -21,7 +23,10 @@ def draw(blocks: Iterable[Block], stream: TextIO, *, width: int | None = None) -
     """Prints blocks to a terminal; `width` defaults to the terminal's."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
     for block in blocks:
-        console.print(_text(block) if isinstance(block, str) else _table(block))
+        if isinstance(block, str):
+            console.print(_text(block))
+        else:
+            _print_table(block, console)
 
 
 def _text(line: str) -> Text:
@@ -33,12 +38,38 @@ def _text(line: str) -> Text:
     return text
 
 
-def _table(table: Table) -> RichTable:
-    """Columns without lines around them; cells fold instead of being cut."""
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in table.columns:
-        drawn.add_column(column.title, justify=column.align, overflow="fold")
+def _print_table(table: Table, console: Console) -> None:
+    """Cells wrapped between words; where even that is too wide, whole lines for the terminal."""
+    widths = fitted_widths(table, console.width)
+    if widths is None:
+        for line in table_lines(table):
+            console.print(line, soft_wrap=True)
+        return
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="bold")
+    for column, width in zip(table.columns, widths, strict=True):
+        drawn.add_column(column.title, justify=column.align, overflow="fold", width=width)
     for row in table.rows:
         cells = (Text(row.cells.get(column.key, "")) for column in table.columns)
         drawn.add_row(*cells, style="bold" if row.chosen else "")
-    return drawn
+    console.print(drawn)
+
+
+def fitted_widths(table: Table, available: int) -> list[int] | None:
+    """Column widths that fit into `available` without splitting a word, None if there are none.
+
+    The column that has most to spare beyond its longest word gives way first.
+    """
+    widths = list(table.widths())
+    least = [_longest_word(table, column) for column in table.columns]
+    room = available - len(GAP) * len(widths)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        spare = [width - low for width, low in zip(widths, least, strict=True)]
+        widths[spare.index(max(spare))] -= 1
+    return widths
+
+
+def _longest_word(table: Table, column: Column) -> int:
+    texts = (column.title, *(row.cells.get(column.key, "") for row in table.rows))
+    return max((len(word) for text in texts for word in text.split()), default=0)
