@@ -43,5 +43,6 @@ def test_redistribution_is_never_worse_than_an_even_split(layers, chunks, head) 
     counts = redistributed(layers, chunks, head=head)
     assert sum(counts) == layers
     longest = max(*counts[:-1], counts[-1] + head)
+    assert list(counts[:-1]) == sorted(counts[:-1])
     even = -(-layers // chunks)
     assert longest <= even + head

@@ -72,12 +72,10 @@ def evaluate(
     calibration: Calibration | None = None,
     *,
     shared: Tables | None = None,
-    rows: slice = slice(None),
 ) -> Evaluation:
     """Step time and memory of the job's plans, broadcast over their columns.
 
-    `shared` are tables of a longer column whose `rows` are the job's plans; they save computing
-    again what many blocks of a search have in common.
+    `shared` are the tables of these plans, computed for many blocks of a search at once.
     """
     calibration = calibration or default_calibration()
     stack = memory_stack(job.stack)
@@ -85,9 +83,10 @@ def evaluate(
         used = memory(job, stack)
         time = step_time(job, calibration, peak_bytes=used.peak_bytes)
     else:
-        part = shared.of(rows)
-        used = stage_memory(job, part.kept, stack, stages=part.stages, detail=False)
-        time = combine(job, part.times, calibration, peak_bytes=used.peak_bytes, stages=part.stages)
+        used = stage_memory(job, shared.kept, stack, stages=shared.stages, detail=False)
+        time = combine(
+            job, shared.times, calibration, peak_bytes=used.peak_bytes, stages=shared.stages
+        )
     return Evaluation(
         step_s=time.step_s,
         peak_bytes=used.peak_bytes,

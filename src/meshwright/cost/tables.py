@@ -1,8 +1,8 @@
 """What a column of plans has in common: the blocks' times and bytes, each computed once.
 
-A block's cost depends on a few hundred distinct combinations of the mesh, the micro-batch and the
-options that reach inside a layer; everything else of a plan only combines them. `tables` holds
-what a column's plans need of them, `Tables.of` hands out the part of some of its rows.
+A block's cost depends on a few hundred distinct combinations of the mesh and the micro-batch, and
+on the options that reach inside a layer; everything else of a plan only combines them. `tables`
+computes them for many rows at once, `Tables.of` hands out those of some rows and options.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from meshwright.cost.layers import LayerTimes, layer_times
 from meshwright.cost.memory import LAYER_FIELDS, LayerBytes, layer_bytes
-from meshwright.plan.distinct import distinct, narrow, pick
+from meshwright.plan.distinct import distinct, narrow
 from meshwright.plan.stages import StageLayers, representative_stages, stage_layers
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
 Nested = TypeVar("Nested")
+_ONE = np.zeros(1, dtype=np.int64)
 
 TIME_FIELDS = (  # of a plan, all that `layer_times` reads
     "tp",
@@ -58,38 +59,60 @@ TIME_FIELDS = (  # of a plan, all that `layer_times` reads
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Times, bytes and the layers of the representative ranks, for every plan of a column.
+    """Times, bytes and the layers of the representative ranks, for rows of plans with options.
 
-    Their columns broadcast against the plan's, with length 1 along an axis that they do not depend
-    on.
+    Columns of `times` and `kept` have one row for each distinct combination, `place` says which is
+    a row's; options lie along the second axis, or it has length 1 where they do not matter. Those of
+    `stages` have the plans' own rows.
     """
 
     times: LayerTimes
     kept: LayerBytes
+    place: NDArray[np.int64]
     stages: tuple[StageLayers, ...]
 
-    def of(self, rows: slice) -> Tables:
-        """Some rows of the first dimension."""
+    def of(self, rows: NDArray[np.int64], options: NDArray[np.int64]) -> Tables:
+        """Some rows under some of the options, the rows no longer shared."""
+        place = self.place[rows]
 
-        def cut(column: Any) -> Any:
+        def combination(column: Any) -> Any:
+            if np.ndim(column) == 0:
+                return column
+            if column.shape[1] == 1:
+                return column[place] if len(column) > 1 else column
+            return column[place[:, None], options] if len(column) > 1 else column[:, options]
+
+        def own(column: Any) -> Any:
             return column[rows] if np.ndim(column) and len(column) > 1 else column
 
-        return _each(self, cut)
+        return Tables(
+            times=_each(self.times, combination),
+            kept=_each(self.kept, combination),
+            place=np.arange(len(rows)),
+            stages=_each(self.stages, own),
+        )
 
 
 def tables(job: Job, calibration: Calibration, stack: MemoryStack) -> Tables:
-    """The tables of the job's column of plans, whose rows lie along the first dimension."""
-    few, at = _few(job, TIME_FIELDS)
-    times = _each(_busy(layer_times(few, calibration)), _placed(at))
-    few, at = _few(job, LAYER_FIELDS)
-    kept = _each(replace(layer_bytes(few, stack), operators=()), _placed(at))
-    stages = tuple(stage_layers(job, rank) for _, rank in representative_stages(job.plan))
-    return Tables(times=times, kept=kept, stages=stages)
+    """The tables of the job's plans: columns of shape (rows, 1, 1) and (1, options, 1), or numbers."""
+    names = sorted({*TIME_FIELDS, *LAYER_FIELDS})
+    columns = {name: np.asarray(getattr(job.plan, name)) for name in names}
+    down = {name: c for name, c in columns.items() if c.ndim and len(c) > 1}
+    first, place = distinct(*down.values()) if down else (_ONE, _ONE)
+    few = {name: c.ravel()[first].reshape(-1, *c.shape[1:]) for name, c in down.items()}
+    short = job.with_plan(job.plan.replace(**few))
+    return Tables(
+        times=_each(_busy(layer_times(short, calibration)), narrow),
+        kept=_each(replace(layer_bytes(short, stack), operators=()), narrow),
+        place=np.broadcast_to(place.ravel(), (_num_rows(job),)),
+        stages=tuple(stage_layers(job, rank) for _, rank in representative_stages(job.plan)),
+    )
 
 
-def _placed(at: NDArray[np.int64]) -> Callable[[Any], Any]:
-    """What hands the distinct values of a column out to the plans."""
-    return lambda column: narrow(column[at]) if np.ndim(column) else column
+def _num_rows(job: Job) -> int:
+    """Rows of the plans."""
+    columns = (np.asarray(getattr(job.plan, f.name)) for f in fields(job.plan) if f.name != "layout")
+    return max((len(c) for c in columns if c.ndim), default=1)
 
 
 def _each(value: Nested, change: Callable[[Any], Any]) -> Nested:
@@ -100,15 +123,6 @@ def _each(value: Nested, change: Callable[[Any], Any]) -> Nested:
         parts = {f.name: _each(getattr(value, f.name), change) for f in fields(value)}
         return type(value)(**parts)
     return change(value)  # type: ignore[no-any-return]
-
-
-def _few(job: Job, names: tuple[str, ...]) -> tuple[Job, NDArray[np.int64]]:
-    """The job with one plan for each distinct combination of these fields, and who has which."""
-    columns = {name: np.asarray(getattr(job.plan, name)) for name in names}
-    first, inverse = distinct(*columns.values())
-    shape = np.broadcast_shapes(*(c.shape for c in columns.values()))
-    few = {name: pick(c, first, shape) for name, c in columns.items()}
-    return job.with_plan(job.plan.replace(**few)), inverse
 
 
 def _busy(times: LayerTimes) -> LayerTimes:

@@ -129,13 +129,15 @@ def _head_in_layers(model: Model, seq_len: int) -> float:
 def redistributed(layers: int, chunks: int, *, head: float) -> tuple[int, ...]:
     """Layers per chunk that make the longest chunk shortest, the last one also bearing the head.
 
-    `head` is its cost in layers (arXiv 2411.05288, section 6.1, baseline "Redis").
+    `head` is its cost in layers (arXiv 2411.05288, section 6.1, baseline "Redis"). What the last
+    chunk gives up goes to the chunks just before it: the paper's peak memory, that of the first
+    stage, is the same as without redistribution.
     """
     best = min(
         range(layers + 1),
         key=lambda last: (max(-(-(layers - last) // (chunks - 1)), last + head), -last),
     )
-    return (*_spread(layers - best, chunks - 1), best)
+    return (*reversed(_spread(layers - best, chunks - 1)), best)
 
 
 def _spread(layers: int, chunks: int) -> tuple[int, ...]:

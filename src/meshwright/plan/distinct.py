@@ -85,6 +85,8 @@ def narrow(column: Any) -> Any:
     The first axis is left as it is. Columns of a block of plans stay small so, and what depends on
     them is computed once instead of once for each option that it does not depend on.
     """
+    if np.ndim(column) == 0:
+        return column
     column = np.asarray(column)
     for axis in range(1, column.ndim):
         first = column.take([0], axis=axis)

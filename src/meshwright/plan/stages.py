@@ -44,8 +44,8 @@ class StageLayers:
         """Blocks of every kind together."""
         return sum(self.counts[1:], start=self.counts[0])
 
-    def take(self, index: NDArray[np.int64]) -> StageLayers:
-        """The rows at `index`."""
+    def take(self, index: NDArray[np.int64] | int) -> StageLayers:
+        """The rows at `index`, or the scalars of one row."""
         return StageLayers(
             counts=tuple(np.asarray(c)[index] for c in self.counts),
             embedding=np.asarray(self.embedding)[index],
@@ -110,7 +110,9 @@ def stage_layers(job: Job, stage: Any) -> StageLayers:
 
 def all_stage_layers(job: Job) -> tuple[StageLayers, ...]:
     """`stage_layers` of every pipeline rank of one plan."""
-    return tuple(stage_layers(job, rank) for rank in range(int(job.plan.pp)))
+    ranks = np.arange(int(job.plan.pp))
+    every = _stage_layers(job.model, job.plan, ranks)
+    return tuple(every.take(rank) for rank in ranks)
 
 
 def _keys(plan: Plan, stage: Any) -> dict[str, Any]:

@@ -12,9 +12,15 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.rules.rule import Rule
 
+FARTHEST = 1 << 16
+
 
 def accepted_near(value: int, accepts: Callable[[int], bool], *, limit: int) -> tuple[int, ...]:
-    """The nearest accepted integers below and above `value`, within 1..limit; neither may exist."""
+    """The nearest accepted integers below and above `value`, within 1..limit; neither may exist.
+
+    Looks no further than `FARTHEST`, so that an absurd value or cluster does not keep it busy.
+    """
+    limit = min(limit, FARTHEST)
     below = next((v for v in range(min(int(value) - 1, limit), 0, -1) if accepts(v)), None)
     above = next((v for v in range(max(int(value), 0) + 1, limit + 1) if accepts(v)), None)
     return tuple(v for v in (below, above) if v is not None)

@@ -72,19 +72,31 @@ def best_of(kept: Kept | None, objective: str, keep: int) -> Kept | None:
     """The best `keep` distinct plans, ties broken by the fields."""
     if kept is None:
         return None
-    first, second = scores(kept, objective)
-    order = np.lexsort((*kept.fields.values(), second, first))
-    for some in (order[: 8 * keep], order):
-        rows = some[_first_of_each(kept.fields, some)]
-        if len(rows) >= keep:
+    for count in (8 * keep, len(kept)):
+        some = _lowest(kept, objective, count)
+        shown = some.rows(_first_of_each(some.fields))
+        if len(shown) >= keep or len(some) == len(kept):
             break
-    return kept.rows(rows[:keep])
+    return shown.rows(np.arange(min(keep, len(shown))))
 
 
-def _first_of_each(fields: Table, order: NDArray[Any]) -> NDArray[Any]:
-    """Places in `order` of the first plan of each look, ascending."""
-    shown = [c[order].astype(np.float64) for name, c in fields.items() if name not in HIDDEN]
-    return np.sort(np.unique(np.stack(shown, axis=1), axis=0, return_index=True)[1])
+def _lowest(kept: Kept, objective: str, count: int) -> Kept:
+    """At least `count` plans of the lowest scores, in order."""
+    if len(kept) > count:
+        first = scores(kept, objective)[0]
+        kept = kept.rows(np.flatnonzero(first <= np.partition(first, count - 1)[count - 1]))
+    first, second = scores(kept, objective)
+    return kept.rows(np.lexsort((*kept.fields.values(), second, first)))
+
+
+def _first_of_each(fields: Table) -> NDArray[Any]:
+    """Places of the first plan of each look, ascending."""
+    shown = [c.astype(np.float64) for name, c in fields.items() if name not in HIDDEN]
+    rows = zip(*(c.tolist() for c in shown), strict=True)
+    places: dict[tuple[float, ...], int] = {}
+    for place, row in enumerate(rows):
+        places.setdefault(row, place)
+    return np.array(list(places.values()), dtype=np.int64)
 
 
 def threshold(kept: Kept | None, objective: str, keep: int) -> float:

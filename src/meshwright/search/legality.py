@@ -7,7 +7,7 @@ plans (its rows times its inner times its outer options) are all legal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from meshwright.plan.plan import Recompute
 from meshwright.plan.stages import chunks_per_rank
 from meshwright.rules.rule import as_numpy, pruning_rules
-from meshwright.search.menu import BATCH_FIELDS, INNER_FIELDS, OUTER_FIELDS
+from meshwright.search.menu import INNER_FIELDS, OUTER_FIELDS
 from meshwright.search.space import MESH_FIELDS, length, take
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
     from meshwright.search.space import Space, Table
 
+LARGE = 1 << 20  # plans, from which sorting them by kind saves more than it costs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
@@ -47,11 +48,16 @@ class Levels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Legal plans: every row with every inner and every outer option, all of one schedule."""
+    """Legal plans: every row with every inner and every outer option.
+
+    `row_at` and `inner_at` are the places of rows and inner options in the tables they come from.
+    """
 
     rows: Table
     inner: Table
     outer: Table
+    row_at: NDArray[np.int64]
+    inner_at: NDArray[np.int64]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -60,15 +66,11 @@ class Group:
 
     def part(self, rows: slice) -> Group:
         """Some of the rows."""
-        return Group(rows=take(self.rows, rows), inner=self.inner, outer=self.outer)
+        return replace(self, rows=take(self.rows, rows), row_at=self.row_at[rows])
 
     def plan(self, base: Plan) -> Plan:
         """The plans as columns that broadcast: rows down, inner options across, outer ones deep."""
-        return base.replace(
-            **{name: column[:, None, None] for name, column in self.rows.items()},
-            **{name: column[None, :, None] for name, column in self.inner.items()},
-            **{name: column[None, None, :] for name, column in self.outer.items()},
-        )
+        return columns(base, self.rows, self.inner, self.outer)
 
 
 def levels(space: Space) -> Levels:
@@ -87,14 +89,19 @@ def levels(space: Space) -> Levels:
     return result
 
 
-def asked(job: Job, base: Plan, *tables: Table) -> Job:
-    """The job with tables of 1, 2 or 3 dimensions as its plan, ready for rules."""
-    columns: dict[str, Any] = {}
-    for axis, columns_of in enumerate(tables):
-        shape = [1] * len(tables)
+def columns(base: Plan, *tables: Table, dimensions: int = 0) -> Plan:
+    """The plan with each table along an axis of its own, in `dimensions` (or as many as tables)."""
+    changes: dict[str, Any] = {}
+    for axis, table in enumerate(tables):
+        shape = [1] * max(dimensions, len(tables))
         shape[axis] = -1
-        columns |= {name: column.reshape(shape) for name, column in columns_of.items()}
-    return as_numpy(job.with_plan(base.replace(**columns)))
+        changes |= {name: column.reshape(shape) for name, column in table.items()}
+    return base.replace(**changes)
+
+
+def asked(job: Job, base: Plan, *tables: Table) -> Job:
+    """The job with tables as its plan, one along each axis, ready for rules."""
+    return as_numpy(job.with_plan(columns(base, *tables)))
 
 
 def refused(
@@ -137,28 +144,39 @@ def groups(job: Job, space: Space, rows: Table, rules: Levels, census: Counter[s
     outer = refused(
         asked(job, base, rows, space.outer), rules.outer, outer, census=census, weight=others
     )
-    looped = (rows["vpp"] > 1).astype(np.uint8)
-    key = np.concatenate(
-        [
-            np.packbits(inner, axis=1),
-            np.packbits(outer, axis=1),
-            rows["schedule"].astype(np.uint8)[:, None],
-            looped[:, None],
-        ],
-        axis=1,
-    )
+    return _alike(space, rows, inner, outer)
+
+
+def _alike(
+    space: Space, rows: Table, inner: NDArray[np.bool_], outer: NDArray[np.bool_]
+) -> list[Group]:
+    """Rows with the same options.
+
+    In a large space those of another schedule, and plans that shard parameters, are kept apart:
+    each then costs the formulas of its own kind only.
+    """
+    large = length(rows) * space.num_options > LARGE
+    sharded = large & (space.outer["zero_stage"] >= 3)
+    kinds = np.stack([rows["schedule"], rows["vpp"] > 1], axis=1).astype(np.uint8) * large
+    key = np.concatenate([np.packbits(inner, axis=1), np.packbits(outer, axis=1), kinds], axis=1)
     _, first, member = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    member = member.ravel()
     found = []
     for number, example in enumerate(first):
-        if inner[example].any() and outer[example].any():
-            found.append(
-                Group(
-                    rows=take(rows, np.flatnonzero(member == number)),
-                    inner=take(space.inner, np.flatnonzero(inner[example])),
-                    outer=take(space.outer, np.flatnonzero(outer[example])),
+        row_at, inner_at = np.flatnonzero(member.ravel() == number), np.flatnonzero(inner[example])
+        for outer_at in (
+            np.flatnonzero(outer[example] & ~sharded),
+            np.flatnonzero(outer[example] & sharded),
+        ):
+            if inner_at.size and outer_at.size:
+                found.append(
+                    Group(
+                        rows=take(rows, row_at),
+                        inner=take(space.inner, inner_at),
+                        outer=take(space.outer, outer_at),
+                        row_at=row_at,
+                        inner_at=inner_at,
+                    )
                 )
-            )
     return found
 
 
@@ -202,4 +220,3 @@ def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
     return result
 
 
-__all__ = ["BATCH_FIELDS", "Group", "Levels", "asked", "groups", "levels", "refused"]

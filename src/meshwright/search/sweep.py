@@ -19,8 +19,9 @@ from meshwright.cost.memory import memory_stack
 from meshwright.cost.predict import evaluate
 from meshwright.cost.tables import tables
 from meshwright.rules.compute.memory import HOST_SHARE
+from meshwright.rules.rule import as_numpy
 from meshwright.search.kept import Kept, best_of, joined, pareto, threshold, weed
-from meshwright.search.legality import asked, groups, levels, refused
+from meshwright.search.legality import asked, columns, groups, levels, refused
 from meshwright.search.menu import sensible
 from meshwright.search.space import length, take
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from meshwright.search.legality import Group, Levels
     from meshwright.search.space import Space, Table
 
-BLOCK = 16384  # plans costed at a time: their columns stay in the second-level cache
+BLOCK = 1 << 16  # plans costed at a time: many enough for NumPy, few enough for the caches
 SLAB = 1 << 20  # pairs of mesh and batch rows that are checked and grouped at a time
 MEMORY_CODE = "memory"  # census key of plans that are legal and do not fit a GPU
 HOST_CODE = "CMP209"  # the rule that refuses what does not fit a host
@@ -71,7 +72,7 @@ class Aim:
 
     limit_bytes: float
     objective: str = "throughput"
-    keep: int = 256
+    keep: int = 64
     any_fits: bool = False
 
 
@@ -92,29 +93,21 @@ def sweep(
     """
     result = Sweep()
     calibration = calibration or default_calibration()
+    rules = levels(space)
+    total = length(space.mesh)
+    size = max(1, SLAB // max(length(space.batch), 1))
     try:
-        for group in _legal(job, space, result, progress):
-            _cost(job, space, group, result, aim=aim, calibration=calibration, block=block)
+        for start in range(0, total, size):
+            rows = _legal_rows(job, space, slice(start, start + size), rules, result.rejected)
+            _slab(job, space, rows, rules, result, aim=aim, calibration=calibration, block=block)
+            if progress is not None:
+                progress(min(start + size, total), total)
             if aim.any_fits and result.feasible:
                 break
     except KeyboardInterrupt:
         result.interrupted = True
     result.candidates = result.feasible + result.rejected.total()
     return result
-
-
-def _legal(
-    job: Job, space: Space, result: Sweep, progress: Callable[[int, int], None] | None
-) -> Iterator[Group]:
-    """The legal plans of the space as groups; refused ones are counted."""
-    rules = levels(space)
-    total = length(space.mesh)
-    size = max(1, SLAB // max(length(space.batch), 1))
-    for start in range(0, total, size):
-        rows = _legal_rows(job, space, slice(start, start + size), rules, result.rejected)
-        yield from groups(job, space, rows, rules, result.rejected)
-        if progress is not None:
-            progress(min(start + size, total), total)
 
 
 def _legal_rows(job: Job, space: Space, part: slice, rules: Levels, census: Counter[str]) -> Table:
@@ -134,31 +127,43 @@ def _legal_rows(job: Job, space: Space, part: slice, rules: Levels, census: Coun
     return take(rows, np.flatnonzero(alive))
 
 
-def _cost(
+def _slab(
     job: Job,
     space: Space,
-    group: Group,
+    rows: Table,
+    rules: Levels,
     result: Sweep,
     *,
     aim: Aim,
     calibration: Calibration,
     block: int,
 ) -> None:
-    """Cost a group block by block and merge what is worth keeping into the result."""
+    """Cost the legal plans of some rows block by block and merge what is worth keeping."""
     base = space.settings.base
-    count, inner, outer = group.shape
-    shared = tables(job.with_plan(group.plan(base)), calibration, memory_stack(job.stack))
-    whole = levels(space).whole
-    size = max(1, block // (inner * outer))
-    for start in range(0, count, size):
-        rows = slice(start, start + size)
-        part = group.part(rows)
+    found = groups(job, space, rows, rules, result.rejected)
+    if not found:
+        return
+    plans = columns(base, rows, space.inner, dimensions=3)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shared = tables(job.with_plan(plans), calibration, memory_stack(job.stack))
+    for part in _blocks(found, block):
         one = job.with_plan(part.plan(base))
-        cost = evaluate(one, calibration, shared=shared, rows=rows)
+        cost = evaluate(one, calibration, shared=shared.of(part.row_at, part.inner_at))
         alive = np.ones(part.shape, dtype=bool)
-        if whole:
-            alive = refused(one, whole, alive, census=result.rejected, weight=1)
+        if rules.whole:
+            alive = refused(as_numpy(one), rules.whole, alive, census=result.rejected, weight=1)
         _merge(job, part, cost, alive, result, aim=aim)
+        if aim.any_fits and result.feasible:
+            return
+
+
+def _blocks(found: list[Group], block: int) -> Iterator[Group]:
+    """The groups in runs of rows of about `block` plans."""
+    for group in found:
+        count, inner, outer = group.shape
+        size = max(1, block // (inner * outer))
+        for start in range(0, count, size):
+            yield group.part(slice(start, start + size))
 
 
 def _merge(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 SECTION = "6.1"
 LARGE_BUBBLE = 0.10  # of the ideal time of the pipeline
 SMALL_BUBBLE = 0.02
+LARGEST_TRIED = 1024  # micro-batch size
 DUAL = (int(Schedule.DUALPIPE), int(Schedule.DUALPIPE_V))
 PIPELINE = ("pp", "vpp", "schedule", "dp", "micro_batch_size")
 _INTERLEAVING = (
@@ -60,7 +61,7 @@ def _pipeline(job: Job) -> str:
 def _smaller_micro_batch(rule_: Rule, job: Job) -> dict[str, tuple[int, ...]]:
     """The largest micro-batch size below the plan's that silences a rule, if there is one."""
     per_replica = job.workload.global_batch_size // max(int(job.plan.dp), 1)
-    smaller = range(int(job.plan.micro_batch_size) - 1, 0, -1)
+    smaller = range(min(int(job.plan.micro_batch_size) - 1, per_replica, LARGEST_TRIED), 0, -1)
     sizes = [size for size in smaller if per_replica % size == 0]
     fitting = silencing(rule_, job, "micro_batch_size", sizes)[:1]
     return {"micro_batch_size": fitting} if fitting else {}

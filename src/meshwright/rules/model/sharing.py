@@ -91,7 +91,7 @@ def _(job: Job) -> str:
 
 @expert_state_is_sharded.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    smaller = [ep for ep in range(int(job.plan.ep) - 1, 0, -1) if job.plan.ep % ep == 0]
+    smaller = [ep for ep in range(min(int(job.plan.ep) - 1, 4096), 0, -1) if job.plan.ep % ep == 0]
     return {"ep": silencing(expert_state_is_sharded, job, "ep", smaller)[:1]}
 
 
