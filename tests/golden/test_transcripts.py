@@ -54,3 +54,11 @@ def test_links_in_the_documentation_lead_somewhere():
     ]
     assert len(links) > 10
     assert [f"{p.name}: {link}" for p, link in links if not (p.parent / link).exists()] == []
+
+
+def test_the_python_example_of_the_readme_runs():
+    text = PAGES[0].read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    names = {}
+    exec(example, names)
+    assert names["result"].best.plan.tp >= 1

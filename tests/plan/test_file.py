@@ -207,3 +207,28 @@ def test_paths_count_from_the_plan_file(tmp_path):
     (tmp_path / "plan.toml").write_text('[model]\npath = "none.json"\n' + GOOD.split("848")[0])
     with pytest.raises(InvalidInput):
         read_job(tmp_path / "plan.toml")
+
+
+def test_json_and_yaml_of_the_same_shape_are_read(tmp_path):
+    import json
+    import tomllib
+
+    import yaml
+
+    data = tomllib.loads(GOOD)
+    (tmp_path / "plan.json").write_text(json.dumps(data))
+    (tmp_path / "plan.yaml").write_text(yaml.safe_dump(data))
+    expected = parse_job(GOOD)
+    assert read_job(tmp_path / "plan.json") == expected
+    assert read_job(tmp_path / "plan.yaml") == expected
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{}", '{"hidden_size": 4096}', "3"])
+def test_what_is_no_plan_file_is_told_so_once(tmp_path, content):
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    with pytest.raises(InvalidInput) as caught:
+        read_job(path)
+    (finding,) = caught.value.findings
+    assert "is no plan file" in finding.message
+    assert "--write plan.toml" in finding.hint

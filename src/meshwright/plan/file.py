@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.decode import REFUSED, Decoder
 from meshwright.base.encode import plain, to_toml
 from meshwright.base.errors import InvalidInput, MeshwrightError
-from meshwright.base.locate import parse, read
+from meshwright.base.locate import SYNTAXES, parse, read
 from meshwright.base.units import format_count, parse_tokens
 from meshwright.plan.job import Job
 from meshwright.plan.sections import (
@@ -58,8 +58,12 @@ SECTIONS = ("stack", "model", "cluster", "workload", "plan")
 
 
 def read_job(path: str | Path) -> Job:
-    """The job in a plan.toml; InvalidInput with every finding when it cannot be read."""
-    return job_of(read(path, syntax="toml"), folder=Path(path).parent)
+    """The job in a plan.toml, or in YAML or JSON of the same shape by the file's ending.
+
+    InvalidInput with every finding when it cannot be read.
+    """
+    syntax = SYNTAXES.get(Path(path).suffix.lower(), "toml")
+    return job_of(read(path, syntax=syntax), folder=Path(path).parent)
 
 
 def parse_job(text: str, *, file: str = "plan.toml", folder: str | Path = ".") -> Job:
@@ -69,6 +73,10 @@ def parse_job(text: str, *, file: str = "plan.toml", folder: str | Path = ".") -
 
 def job_of(document: Document, *, folder: Path) -> Job:
     """The job in a document of any syntax, or InvalidInput."""
+    if not isinstance(document.data, dict) or not {*SECTIONS} & {*document.data}:
+        hint = "`meshwright plan ... --write plan.toml` writes one"
+        finding = document.finding((), f"{document.file} is no plan file", hint=hint)
+        raise InvalidInput([finding.replace(value=None)])
     decoder = Decoder(document)
     decoder.unknown_keys((), SECTIONS)
     for name in SECTIONS[1:]:
