@@ -44,6 +44,7 @@ LEAST_ROWS = 5  # entries with fewer judged rows keep what they inherit
 MANY_ROWS = 40  # stacks with fewer fit their core parameters only
 LEAST_SHIFT = 0.03  # of its range: a parameter that moves less from its prior stays there
 CORE = ("matmul", "attention", "elementwise", "host_layer_s", "overlap_tp", "overlap_dp", "step_s")
+ROUTED_CORE = ("ep_rate", "overlap_ep", "moe_grouped", "moe_elementwise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,11 @@ class Measured:
             self._touched[table, entry] = np.asarray(sorted(found), dtype=np.int64)
         return self._touched[table, entry]
 
+    def routed_rows(self, stack: str) -> int:
+        """Rows of a stack whose model has experts."""
+        known = (job for job in self.jobs if not isinstance(job, Inexpressible))
+        return sum(job.stack == stack and job.model.is_moe for job in known)
+
     def counts(self, table: str) -> Counter[str]:
         """Rows by hardware generation or by stack."""
         return Counter(
@@ -164,7 +170,8 @@ def parameters_for(measured: Measured) -> tuple[Parameter, ...]:
             found += _parameters(measured, "hardware", entry, HARDWARE_RANGES)
     for entry, rows in sorted(measured.counts("stack").items()):
         if rows >= LEAST_ROWS:
-            names = STACK_RANGES if rows >= MANY_ROWS else CORE
+            few = CORE + (ROUTED_CORE if measured.routed_rows(entry) >= LEAST_ROWS else ())
+            names = STACK_RANGES if rows >= MANY_ROWS else few
             ranges = {name: STACK_RANGES[name] for name in names}
             found += _parameters(measured, "stack", entry, ranges | _rare(measured, entry))
     return tuple(found)
