@@ -111,7 +111,9 @@ def tables(job: Job, calibration: Calibration, stack: MemoryStack) -> Tables:
 
 def _num_rows(job: Job) -> int:
     """Rows of the plans."""
-    columns = (np.asarray(getattr(job.plan, f.name)) for f in fields(job.plan) if f.name != "layout")
+    columns = (
+        np.asarray(getattr(job.plan, f.name)) for f in fields(job.plan) if f.name != "layout"
+    )
     return max((len(c) for c in columns if c.ndim), default=1)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LARGE = 1 << 20  # plans, from which sorting them by kind saves more than it costs
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
     """The pruning rules by the first level that has all they read.
@@ -218,5 +219,3 @@ def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
     if "dp_replicate" not in settings.pins:
         result |= (rows["dp_replicate"] > 1)[:, None] & (table["zero_stage"] < 3)[None, :]
     return result
-
-

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.cost.predict import evaluate
+from meshwright.cost.layers import layer_times
+from meshwright.cost.step import combine
+from meshwright.plan.stages import representative_stages, stage_layers
 from meshwright.search.result import Swing
 
 if TYPE_CHECKING:
@@ -41,9 +43,12 @@ def swings(job: Job, best: Kept, settings: Options, calibration: Calibration) ->
     """Assumptions that change the winner when off by their factor, largest regret first."""
     columns = {name: np.asarray(values) for name, values in best.fields.items()}
     several = job.with_plan(settings.base.replace(**columns))
+    stages = [stage_layers(several, rank) for _, rank in representative_stages(several.plan)]
     found = []
     for name, factor, changed in _variants(job, calibration):
-        step = np.broadcast_to(evaluate(several, changed).step_s, len(best))
+        layers = layer_times(several, changed)
+        time = combine(several, layers, changed, peak_bytes=best.peak_bytes, stages=stages)
+        step = np.broadcast_to(time.step_s, len(best))
         winner = int(np.argmin(step))
         regret = float(step[0] / step[winner] - 1.0)
         if regret > WORTH_SAYING:

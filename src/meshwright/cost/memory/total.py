@@ -11,12 +11,13 @@ from meshwright.cost.memory.layer import LayerBytes, layer_bytes, shared_layer_b
 from meshwright.cost.memory.stack import GIB, MemoryStack, memory_stack
 from meshwright.cost.memory.stage import StageMemory, greatest, stage_memory_of
 from meshwright.cost.memory.states import rates
-from meshwright.plan.stages import representative_stages, stage_layers
+from meshwright.plan.stages import all_stage_layers, representative_stages, stage_layers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
     from meshwright.plan.stages import StageLayers
 
 HOST_BYTES_PER_RANK = 6.0 * GIB  # a Python process with torch, its pinned buffers and loaders
@@ -65,13 +66,13 @@ def stage_memory(
     """
     stack = stack or memory_stack(job.stack)
     ranks = _ranks(job)
-    held = [stage_layers(job, rank) for _, rank in ranks] if stages is None else stages
+    held = stages if stages is not None else _held(job, ranks)
     per_parameter = rates(job)
     found = [
         stage_memory_of(job, layers, rank, stage=stage, rates=per_parameter, stack=stack)
         for (_, rank), stage in zip(ranks, held, strict=True)
     ]
-    return _fullest(job, layers, ranks, found, stack=stack, detail=detail)
+    return _fullest(job, layers, ranks, found, held=held, stack=stack, detail=detail)
 
 
 def _fullest(
@@ -80,6 +81,7 @@ def _fullest(
     ranks: tuple[tuple[str, Any], ...],
     stages: list[StageMemory],
     *,
+    held: Sequence[StageLayers],
     stack: MemoryStack,
     detail: bool,
 ) -> Memory:
@@ -96,19 +98,33 @@ def _fullest(
         bounded = greatest([stage.peak + stage.gathered_more for stage in stages])
     upper = stack.upper_bytes(bounded)
     terms: dict[str, Any] = {}
-    for (name, rank), stage in zip(ranks if detail else (), stages if detail else (), strict=True):
+    for (name, rank), stage, own in zip(ranks, stages, held, strict=True):
+        if not detail:
+            break
         terms |= _terms(f"memory.{name}", stage)
         if layers.operators and np.ndim(rank) == 0:
-            terms |= _operator_terms(job, layers, rank, name=name, stage=stage)
+            terms |= _operator_terms(layers, own, name=name, stage=stage)
     return _memory(job, peak, upper, fullest, hosted=hosted, terms=terms, stack=stack)
 
 
 def _ranks(job: Job) -> tuple[tuple[str, Any], ...]:
     """Names and ranks to evaluate."""
     plan = job.plan
-    if len(plan) == 1 and np.ndim(plan.pp) == 0:
+    if _is_one(plan):
         return tuple((f"stage{rank}", rank) for rank in range(int(plan.pp)))
     return representative_stages(plan)
+
+
+def _is_one(plan: Plan) -> bool:
+    """True for one plan, False for a column of any length."""
+    return len(plan) == 1 and np.ndim(plan.pp) == 0
+
+
+def _held(job: Job, ranks: tuple[tuple[str, Any], ...]) -> Sequence[StageLayers]:
+    """The layers of the ranks."""
+    if _is_one(job.plan):
+        return all_stage_layers(job)
+    return [stage_layers(job, rank) for _, rank in ranks]
 
 
 def _memory(
@@ -177,12 +193,11 @@ def _terms(prefix: str, stage: StageMemory) -> dict[str, Any]:
 
 
 def _operator_terms(
-    job: Job, layers: LayerBytes, rank: Any, *, name: str, stage: StageMemory
+    layers: LayerBytes, held: StageLayers, *, name: str, stage: StageMemory
 ) -> dict[str, Any]:
     """Activations of one rank by operator, all micro-batches in flight together."""
     parts: dict[str, Any] = {}
-    counts = stage_layers(job, rank).counts
-    for count, operators in zip(counts, layers.operators, strict=True):
+    for count, operators in zip(held.counts, layers.operators, strict=True):
         for operator, value in operators.items():
             key = f"memory.{name}.activations.{operator}"
             parts[key] = parts.get(key, 0.0) + value * count * stage.in_flight
