@@ -62,7 +62,7 @@ def model_records() -> list[Record]:
     records = []
     for name, description in catalogue().items():
         model = load(name)
-        count = parameters(model)
+        count = parameters(model, mtp=False)
         record = {
             "name": name,
             "parameters": count.total,

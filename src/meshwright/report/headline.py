@@ -25,12 +25,14 @@ def assumed_line(assumptions: Iterable[str]) -> str:
 
 
 def model_words(model: Model) -> str:
-    """ "deepseek-v3, 671B parameters (37.6B active)"."""
+    """ "deepseek-v3, 671B parameters (37.6B active), 11.6B more to predict further tokens"."""
     from meshwright.model.count import parameters
 
-    count = parameters(model)
+    count = parameters(model, mtp=False)
     active = f" ({format_count(count.active)} active)" if model.is_moe else ""
-    return f"{model.name}, {format_count(count.total)} parameters{active}"
+    words = f"{model.name}, {format_count(count.total)} parameters{active}"
+    further = parameters(model).total - count.total
+    return f"{words}, {format_count(further)} more to predict further tokens" if further else words
 
 
 def cluster_words(cluster: Cluster) -> str:
@@ -55,11 +57,12 @@ def job_record(job: Job) -> dict[str, Any]:
     """What was asked, for JSON."""
     from meshwright.model.count import parameters
 
-    count = parameters(job.model)
+    count = parameters(job.model, mtp=False)
     return {
         "model": job.model.name,
         "parameters": count.total,
         "active_parameters": count.active,
+        "mtp_parameters": parameters(job.model).total - count.total,
         "cluster": job.cluster.name,
         "gpu": job.cluster.gpu.name,
         "num_gpus": job.cluster.num_gpus,
