@@ -39,7 +39,7 @@ def test_a_column_has_the_peaks_of_its_plans(some) -> None:
 
 
 def test_no_time_is_negative(some) -> None:
-    # hand-overs take what the pipeline's closed form leaves, so they carry its approximations
+    # the host takes what kernels and pipeline leave, so it carries the closed form's approximations
     for _, found in some:
         low = min(v for name, v in found.terms.items() if name.endswith("_s"))
         assert low >= -0.05 * found.step_time_s

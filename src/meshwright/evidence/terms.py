@@ -73,9 +73,10 @@ def time_terms(job: Job, time: StepTime) -> dict[str, Any]:
         "fsdp_s": parts["fsdp"],
     }
     on_device = sum(terms.values())
+    filled = time.pipeline_s - time.bubble_s  # where below `busy`, hosts hide behind each other
     return terms | {
-        "host_s": busy - on_device,
-        "pp_s": time.pipeline_s - time.bubble_s - busy,
+        "host_s": np.minimum(busy, filled) - on_device,
+        "pp_s": np.maximum(filled - busy, 0.0),
         "bubble_s": time.bubble_s,
         "dp_s": time.dp_s,
         "optimizer_s": time.optimizer_s,
