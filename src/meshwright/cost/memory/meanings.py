@@ -38,6 +38,7 @@ def _stack(formula: str, source: str = STACK) -> Meaning:
 
 MEMORY: dict[str, Meaning] = {
     "peak": _exact("largest of the moments", "docs/concepts/memory.md"),
+    "upper": _stack("(peak + gathered_more) * (1 + upper_share) + upper_gib"),
     "weights": _exact("parameters * param_bytes / (shards under ZeRO-3)", ZERO),
     "weights.fp8_copies": _stack(
         "matrix weights * 2 B (1 B beside 8-bit weights): row-wise and column-wise copies",

@@ -101,7 +101,7 @@ def _fullest(
     for (name, rank), stage, own in zip(ranks, stages, held, strict=True):
         if not detail:
             break
-        terms |= _terms(f"memory.{name}", stage)
+        terms |= _terms(f"memory.{name}", stage, stack)
         if layers.operators and np.ndim(rank) == 0:
             terms |= _operator_terms(layers, own, name=name, stage=stage)
     return _memory(job, peak, upper, fullest, hosted=hosted, terms=terms, stack=stack)
@@ -184,12 +184,13 @@ TERM_OF_FIELD = {
 }
 
 
-def _terms(prefix: str, stage: StageMemory) -> dict[str, Any]:
+def _terms(prefix: str, stage: StageMemory, stack: MemoryStack) -> dict[str, Any]:
     """Named parts of one rank."""
     named = {
         f"{prefix}.{TERM_OF_FIELD[f.name]}": getattr(stage, f.name) for f in fields(StageMemory)
     }
-    return named | {f"{prefix}.peak": stage.peak}
+    upper = stack.upper_bytes(stage.peak + stage.gathered_more)
+    return named | {f"{prefix}.peak": stage.peak, f"{prefix}.upper": upper}
 
 
 def _operator_terms(
