@@ -112,7 +112,7 @@ def all_stage_layers(job: Job) -> tuple[StageLayers, ...]:
     """`stage_layers` of every pipeline rank of one plan."""
     ranks = np.arange(int(job.plan.pp))
     every = _stage_layers(job.model, job.plan, ranks)
-    return tuple(every.take(rank) for rank in ranks)
+    return tuple(every.take(rank) for rank in range(ranks.size))
 
 
 def _keys(plan: Plan, stage: Any) -> dict[str, Any]:
