@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.stages import StageLayers
 
-STALL_STEEPNESS = 8  # of the onset of stalls with the number of nodes
+STALL_STEEPNESS = 16  # of the onset of stalls with the number of nodes
 STALL_LEAST_NODES = 4
 PARTS = ("matmul", "attention", "elementwise", "host", "tp", "cp", "ep")
 
