@@ -100,6 +100,7 @@ def _stage_flops(job: Job, stage: StageLayers) -> Any:
 def imbalance(job: Job) -> Any:
     """FLOPs of the heaviest pipeline rank over the mean of all ranks."""
     split = {name: getattr(job.plan, name) for name in (*_SPLIT, *_CHUNKS)}
+    split["vpp"] = np.minimum(split["vpp"], job.model.num_hidden_layers)
     job = job.with_plan(Plan(**split))
     last = job.plan.pp - 1
     most = min(int(np.max(last)), 2 * job.model.num_hidden_layers)  # beyond lie empty ranks

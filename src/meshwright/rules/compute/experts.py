@@ -148,6 +148,8 @@ def _(job: Job) -> str:
 @experts_have_tokens.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
     tokens = min(float(tokens_per_expert(job, n)) for n in expert_counts(job.model))
+    if not tokens > 0:
+        return {}
     times = 1 << max(int(np.ceil(np.log2(FEW_TOKENS / tokens))), 0)
     return {"micro_batch_size": (int(job.plan.micro_batch_size) * times,)}
 

@@ -268,7 +268,7 @@ def _(job: Job) -> str:
 
 @every_chunk_has_a_layer.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    most = int(slots(job)) // int(job.plan.pp)
+    most = int(slots(job)) // max(int(job.plan.pp), 1)
     if most >= 1 and not is_v_shaped(job.plan.schedule):
         return {"vpp": accepted_near(most + 1, lambda v: most % v == 0, limit=most)}
     return {"pp": _legal_pp(job)[:1]}
