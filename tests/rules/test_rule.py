@@ -90,7 +90,7 @@ def test_finding_carries_message_reason_and_fix() -> None:
     assert found.message == "tp = 8"
     assert found.reason == "First line of the summary."
     assert found.key == "tp"
-    assert found.hint == "tp = 1, 2 or 4; recompute = FULL; unset nccl_algo"
+    assert found.hint == "tp = 1, 2 or 4; recompute = full; unset nccl_algo"
 
 
 def test_check_puts_errors_first_and_wants_one_plan() -> None:

@@ -15,7 +15,6 @@ import importlib
 import pkgutil
 import re
 from dataclasses import dataclass, field, fields
-from enum import Enum
 from functools import cache
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.plan.plan import Plan
+from meshwright.plan.words import word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -280,8 +280,14 @@ def _wording(name: str, values: tuple[Any, ...]) -> str:
     """One fix in words: "tp = 2", "tp = 1, 2 or 4"; "unset nccl_algo" where the value is None."""
     if values == (None,):
         return f"unset {name}"
-    words = [v.name if isinstance(v, Enum) else str(v) for v in values]
+    words = [_spelled(name, v) for v in values]
     return f"{name} = " + " or ".join([", ".join(words[:-1])][: len(words) - 1] + words[-1:])
+
+
+def _spelled(name: str, value: Any) -> str:
+    """A value as files spell it: `full` for `Recompute.FULL`, modules by name."""
+    spelled = word(name, value)
+    return "+".join(spelled) if isinstance(spelled, list) else str(spelled)
 
 
 def mask(job: Job, rules: Iterable[Rule]) -> dict[str, Mask]:
