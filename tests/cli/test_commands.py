@@ -74,6 +74,15 @@ def test_pins_hold(capsys):
         assert row["plan"]["precision"] == "fp8"
 
 
+def test_plans_on_fewer_gpus_say_so(capsys):
+    arguments = ["plan", "llama-3-8b", "--gpu", "H100:8", "--nodes", "4", "--seq-len", "4096"]
+    assert run([*arguments, "--global-batch", "8", "--objective", "cost", "--top", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[3].split()[0] == "GPUs"
+    run([*arguments, "--global-batch", "64", "--top", "2"])
+    assert "GPUs" not in capsys.readouterr().out.splitlines()[3]
+
+
 def test_nothing_fits_is_exit_1_with_the_reason(capsys):
     arguments = ["plan", "llama-3.1-70b", "--gpu", "A10:1", "--nodes", "2", "--seq-len", "2048"]
     assert run([*arguments, "--global-batch", "8"]) == 1

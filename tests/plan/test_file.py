@@ -232,3 +232,18 @@ def test_what_is_no_plan_file_is_told_so_once(tmp_path, content):
     (finding,) = caught.value.findings
     assert "is no plan file" in finding.message
     assert "--write plan.toml" in finding.hint
+
+
+@pytest.mark.parametrize("section", ["model", "cluster", "workload"])
+def test_an_empty_section_is_a_missing_one(section):
+    import tomllib
+
+    from meshwright.base.encode import to_toml
+
+    found = findings(to_toml({**tomllib.loads(GOOD), section: {}}))
+    assert found[section].reason == "is missing"
+
+
+def test_an_empty_plan_is_all_defaults():
+    text = GOOD.split("[plan]")[0] + "[plan]\n"
+    assert parse_job(text).plan == Plan(dp=64)

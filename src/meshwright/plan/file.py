@@ -80,8 +80,9 @@ def job_of(document: Document, *, folder: Path) -> Job:
     decoder = Decoder(document)
     decoder.unknown_keys((), SECTIONS)
     for name in SECTIONS[1:]:
-        if name not in decoder.table(()):
-            decoder.missing((name,), hint=f"add a section [{name}]")
+        section = decoder.table(()).get(name)
+        if section is None or (section == {} and name != "plan"):
+            decoder.missing((name,), hint=f"add a section [{name}] with keys below it")
     model = read_model(decoder, folder)
     cluster = read_cluster(decoder, folder)
     workload = read_workload(decoder)

@@ -30,7 +30,7 @@ def model_words(model: Model) -> str:
 
     count = parameters(model, mtp=False)
     active = f" ({format_count(count.active)} active)" if model.is_moe else ""
-    words = f"{model.name}, {format_count(count.total)} parameters{active}"
+    words = f"{model.name or 'model'}, {format_count(count.total)} parameters{active}"
     further = parameters(model).total - count.total
     return f"{words}, {format_count(further)} more to predict further tokens" if further else words
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _SHOWN_RULES = 8
 _COLUMNS = (
     Column(key="number", title="", align="right"),
+    Column(key="num_gpus", title="GPUs", align="right"),
     Column(key="mesh", title="mesh"),
     Column(key="micro_batch_size", title="mbs", align="right"),
     Column(key="schedule", title="schedule"),
@@ -59,11 +60,14 @@ def result_page(
     return [*page, next_line(result, written=written, refused=refused)]
 
 
-def candidate_table(rows: tuple[Candidate, ...]) -> Table:
-    """The best plans, one a row, the first marked."""
+def candidate_table(rows: tuple[Candidate, ...], *, num_gpus: int) -> Table:
+    """The best plans, one a row, the first marked; GPUs are shown where a plan leaves some idle."""
     cells = [_cells(number, row) for number, row in enumerate(rows, start=1)]
+    if {row.job.cluster.num_gpus for row in rows} != {num_gpus}:
+        counts = (f"{row.job.cluster.num_gpus:,}" for row in rows)
+        cells = [c | {"num_gpus": count} for c, count in zip(cells, counts, strict=True)]
     table_rows = tuple(Row(cells=c, chosen=c["number"] == "1") for c in cells)
-    used = [c for c in _COLUMNS if any(row.cells[c.key] for row in table_rows)]
+    used = [c for c in _COLUMNS if any(row.cells.get(c.key) for row in table_rows)]
     return Table(columns=tuple(used), rows=table_rows)
 
 
@@ -137,7 +141,7 @@ def _found(result: Result) -> list[Block]:
     best = result.rows[0].prediction
     interval = f"{format_number(best.low_s)} to {format_number(best.high_s)} s"
     lines: list[Block] = [
-        candidate_table(result.rows),
+        candidate_table(result.rows, num_gpus=result.job.cluster.num_gpus),
         "",
         f"best: {interval} a step with 90% confidence; "
         f"a GPU has {format_number(result.limit_bytes / GIB)} GiB; MFU by {best.mfu_convention}",
