@@ -19,8 +19,10 @@ def h100():
 def test_group_inside_a_node_uses_the_inner_link_only(h100):
     group = collectives.place(h100, 8, 1)
     assert (int(group.inner), int(group.outer)) == (8, 1)
-    bandwidth_s = 7 / 8 * 1e9 / 450e9
-    assert collectives.all_gather_s(group, 1e9) == pytest.approx(bandwidth_s, rel=0.05)
+    data_sheet_s = 7 / 8 * 1e9 / 450e9
+    reached = data_sheet_s / float(collectives.all_gather_s(group, 1e9))
+    assert 0.6 < reached < 0.9  # what NCCL's tests reach on this link
+    assert float(collectives.latency_s(group)) == 0.0
 
 
 def test_members_of_a_node_bring_their_own_ports(h100):
@@ -35,11 +37,16 @@ def test_groups_that_do_not_divide_the_domain_still_cross(h100):
     assert int(group.outer) == 2
 
 
-def test_all_reduce_is_two_gathers(h100):
+def test_all_reduce_across_nodes_is_two_gathers(h100):
     group = collectives.place(h100, 8, 8)
     assert collectives.all_reduce_s(group, 3e8) == pytest.approx(
-        2 * collectives.all_gather_s(group, 3e8)
+        2 * float(collectives.all_gather_s(group, 3e8))
     )
+
+
+def test_switches_that_reduce_make_an_all_reduce_cheaper_than_two_gathers(h100):
+    group = collectives.place(h100, 8, 1)
+    assert collectives.all_reduce_s(group, 1e9) < 2 * collectives.all_gather_s(group, 1e9)
 
 
 def test_sending_tokens_once_a_node_takes_less_network(h100):

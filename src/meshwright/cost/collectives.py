@@ -3,8 +3,8 @@
 A group is `size` ranks, `stride` apart in rank order. At each link level the members inside one
 domain act together: a ring over k members in a node and m nodes moves 2(m-1)/m of the data over
 k network ports while 2(n-1)/n of it crosses the inner link, and the slower of the two sets the
-pace (NCCL's ring; Thakur et al., IJHPCA 2005, for the volumes). Latency grows with the
-logarithm of a group inside one domain, and with the ring's steps once it leaves the domain.
+pace (NCCL's ring; Thakur et al., IJHPCA 2005, for the volumes). The leg inside a domain follows the
+measured curves of `hardware.efficiency`; across domains latency grows with the ring's steps.
 """
 
 from __future__ import annotations
@@ -15,25 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.hardware import efficiency
 from meshwright.hardware.cluster import members_within
 
 if TYPE_CHECKING:
-    from meshwright.hardware.cluster import Cluster
+    from meshwright.hardware.cluster import Cluster, Link
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Where the ranks of one mesh axis lie. All fields are scalars or columns.
+    """Where the ranks of one mesh axis lie. Sizes and rates are scalars or columns.
 
-    `inner` members share the innermost domain; `inner_rate` and `outer_rate` are bytes/s per GPU
-    inside it and across it (the slowest outer level that the group reaches).
+    `inner` members share the innermost domain, whose `link` has measured curves, reached to the
+    share `scale_up`; `outer_rate` is bytes/s per GPU across domains (the slowest outer level that
+    the group reaches), `outer_latency_s` one hop there.
     """
 
+    link: Link
+    scale_up: float
     size: Any
     inner: Any
-    inner_rate: Any
     outer_rate: Any
-    inner_latency_s: Any
     outer_latency_s: Any
 
     @property
@@ -56,7 +58,6 @@ def place(
     Rates are multiplied by the given shares, the latency of network hops by `latency`.
     """
     links = cluster.links
-    inner = members_within(size, stride, links[0].domain)
     outer_rate: Any = np.inf
     outer_latency: Any = 0.0
     for below, link in pairwise(links):
@@ -65,26 +66,25 @@ def place(
         outer_rate = np.where(crosses, np.minimum(outer_rate, rate), outer_rate)
         outer_latency = np.where(crosses, np.maximum(outer_latency, link.latency_s), outer_latency)
     return Group(
+        link=links[0],
+        scale_up=scale_up,
         size=size,
-        inner=inner,
-        inner_rate=links[0].bytes_per_s * scale_up,
+        inner=members_within(size, stride, links[0].domain),
         outer_rate=outer_rate,
-        inner_latency_s=links[0].latency_s,
         outer_latency_s=outer_latency * latency,
     )
 
 
 def all_gather_s(group: Group, total_bytes: Any) -> Any:
     """Seconds to all-gather (or reduce-scatter) `total_bytes`, the size of the whole tensor."""
-    n, m, k = group.size, group.outer, group.inner
-    inner = (n - 1) / n * total_bytes / group.inner_rate
-    outer = (m - 1) / m * total_bytes / (k * group.outer_rate)
-    return np.maximum(inner, outer) + latency_s(group)
+    return np.maximum(_inner_s(group, "all_gather", total_bytes), _outer_s(group, total_bytes))
 
 
 def all_reduce_s(group: Group, total_bytes: Any) -> Any:
-    """Seconds to all-reduce `total_bytes`: a reduce-scatter and an all-gather."""
-    return 2.0 * all_gather_s(group, total_bytes)
+    """Seconds to all-reduce `total_bytes`: across domains a reduce-scatter and an all-gather."""
+    return np.maximum(
+        _inner_s(group, "all_reduce", total_bytes), 2.0 * _outer_s(group, total_bytes)
+    )
 
 
 def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0) -> Any:
@@ -94,24 +94,34 @@ def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0)
     once per node and spread inside it).
     """
     n, k = group.size, group.inner
-    inner = (k - 1) / n * send_bytes / group.inner_rate
+    inner = _inner_s(group, "all_to_all", send_bytes * (k / n))
     outer = (n - k) / n * send_bytes * outer_bytes_share / group.outer_rate
-    return np.maximum(inner, outer) + latency_s(group)
+    return np.maximum(inner, outer + latency_s(group))
 
 
 def point_to_point_s(group: Group, send_bytes: Any) -> Any:
     """Seconds to hand `send_bytes` to the next rank of the group over its slowest link."""
-    rate = np.where(
-        group.outer > 1, np.minimum(group.outer_rate, group.inner_rate), group.inner_rate
-    )
-    latency = np.where(group.outer > 1, group.outer_latency_s, group.inner_latency_s)
+    inner_rate = group.link.bytes_per_s * group.scale_up
+    crosses = group.outer > 1
+    rate = np.where(crosses, np.minimum(group.outer_rate, inner_rate), inner_rate)
+    latency = np.where(crosses, group.outer_latency_s, group.link.latency_s)
     return np.where(group.size > 1, send_bytes / rate + latency, 0.0)
 
 
 def latency_s(group: Group) -> Any:
-    """Latency of one collective: log2 steps inside one domain, else a ring's steps at the slow hop.
+    """Latency of one collective across domains: a ring's steps at the slow hop.
 
     All ranks of a ring step together, so each of its size-1 steps waits for the network hop.
     """
-    inner = group.inner_latency_s * np.ceil(np.log2(np.maximum(group.inner, 1)))
-    return np.where(group.outer > 1, group.outer_latency_s * (group.size - 1), inner)
+    return np.where(group.outer > 1, group.outer_latency_s * (group.size - 1), 0.0)
+
+
+def _inner_s(group: Group, kind: str, total_bytes: Any) -> Any:
+    """The leg inside one domain, by the measured curve of its link."""
+    return efficiency.collective_s(group.link, kind, total_bytes, group.inner) / group.scale_up
+
+
+def _outer_s(group: Group, total_bytes: Any) -> Any:
+    """The leg across domains: `inner` members of each bring a port; latency of a ring."""
+    m = group.outer
+    return (m - 1) / m * total_bytes / (group.inner * group.outer_rate) + latency_s(group)

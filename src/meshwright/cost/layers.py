@@ -158,10 +158,13 @@ def _tp_group(shop: Shop) -> collectives.Group:
 
 
 def _tp_transfer_s(shop: Shop) -> Any:
-    """One all-reduce (or gather and scatter) of a micro-batch's hidden state over tp."""
+    """One all-reduce of a micro-batch's hidden state over tp, or a gather and a scatter."""
+    plan, group = shop.job.plan, _tp_group(shop)
     hidden_bytes = shop.tokens * shop.job.model.hidden_size * kernels.ACTIVATION_BYTES
-    seconds = collectives.all_reduce_s(_tp_group(shop), hidden_bytes)
-    return np.where(shop.job.plan.tp > 1, seconds, 0.0)
+    reduce_s = collectives.all_reduce_s(group, hidden_bytes)
+    split_s = 2.0 * collectives.all_gather_s(group, hidden_bytes)
+    seconds = np.where(plan.sequence_parallel, split_s, reduce_s)
+    return np.where(plan.tp > 1, seconds, 0.0)
 
 
 def _tp_exposed_s(shop: Shop, block: Block) -> tuple[Any, Any]:
