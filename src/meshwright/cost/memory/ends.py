@@ -25,7 +25,8 @@ class EndBytes:
     exceeds its rank's share. `embedding_kept` and `head_kept` are bytes kept for the
     backward pass, `loss_peak` those alive at the fullest moment of the loss, `loss_kept` those of
     them that wait for the backward pass, `logit_gradients` what the head's backward pass reads,
-    `hand_over` the hidden state between stages.
+    `hand_over` the hidden state between stages, `sequence_buffers` the stack's buffers of a whole
+    sequence's hidden state under sequence parallelism.
     """
 
     embedding: Any
@@ -39,6 +40,7 @@ class EndBytes:
     loss_kept: Any
     logit_gradients: Any
     hand_over: Any
+    sequence_buffers: Any
 
 
 def end_bytes(job: Job, shape: Shape, stack: MemoryStack) -> EndBytes:
@@ -66,6 +68,11 @@ def end_bytes(job: Job, shape: Shape, stack: MemoryStack) -> EndBytes:
         loss_kept=kept,
         logit_gradients=shape.element * logits / np.maximum(plan.loss_chunks, 1),
         hand_over=shape.element * wide,
+        sequence_buffers=np.where(
+            shape.sequence_cut > 1,
+            stack.sequence_buffers * shape.element * shape.tokens * model.hidden_size,
+            0.0,
+        ),
     )
 
 

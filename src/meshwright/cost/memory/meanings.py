@@ -144,6 +144,9 @@ MEMORY: dict[str, Meaning] = {
     "buffers.weight_gradients": _stack(
         "one placeholder gradient for each weight shape of a block (fused accumulation)"
     ),
+    "buffers.sequence": _stack(
+        "buffers * tokens * hidden * element_bytes under sequence parallelism: gathered inputs"
+    ),
     "host": _exact("offloaded optimizer states and activations of the rank", ZERO),
     "moment.load": _exact("weights + optimizer + copies + workspace", "sum of its parts"),
     "moment.forward": _exact("load + gradients + activations + gathered layer", "sum of its parts"),

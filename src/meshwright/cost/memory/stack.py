@@ -49,11 +49,13 @@ class MemoryStack:
     `whole_embedding_gradient`: the gradient of an embedding split over tp is whole on every rank.
     `optimizer_temp_copies`: temporaries of a moment's size that the optimizer step makes.
 
-    `prefetch_layers`: layers gathered beside the current one under ZeRO-3. `workspace_gib`: cuBLAS
-    workspaces, rotary tables, small buffers. `context_gib`: device memory outside the framework's
-    allocator (context, NCCL). `fragmentation`: reserved over allocated, less 1. `upper_share` and
-    `upper_gib` make the upper bound of the estimate; `upper_gathered_inputs` is the share of
-    gathered inputs that the bound allows for, where versions of the stack differ.
+    `sequence_buffers`: hidden states of the whole sequence that sequence parallelism holds beside
+    the activations (gather buffers). `prefetch_layers`: layers gathered beside the current one
+    under ZeRO-3. `workspace_gib`: cuBLAS workspaces, rotary tables, small buffers. `context_gib`:
+    device memory outside the framework's allocator (context, NCCL). `fragmentation`: reserved over
+    allocated, less 1. `upper_share` and `upper_gib` make the upper bound of the estimate;
+    `upper_gathered_inputs` is the share of gathered inputs that the bound allows for, where
+    versions of the stack differ.
     """
 
     norm_input_bytes: float = 2.0
@@ -77,6 +79,7 @@ class MemoryStack:
     weight_gradient_bytes: float = 0.0
     whole_embedding_gradient: bool = False
     optimizer_temp_copies: float = 0.0
+    sequence_buffers: float = 1.0
     prefetch_layers: float = 1.0
     workspace_gib: float = 0.2
     context_gib: float = 1.2

@@ -53,6 +53,7 @@ class StageMemory:
     grad_copies: Any
     buckets: Any
     weight_gradients: Any
+    sequence_buffers: Any
     head_backward: Any
     recomputed: Any
     activation_gradients: Any
@@ -259,7 +260,7 @@ def _transients(
 def _beside(
     job: Job, layers: LayerBytes, p: Parameters, *, rates: Rates, stack: MemoryStack
 ) -> dict[str, Any]:
-    """Gradient tensors that a stack keeps beside its buffer; plain zeros where it keeps none."""
+    """Gradient tensors and gather buffers that a stack keeps; plain zeros where it keeps none."""
     plan = job.plan
     copies: Any = 0.0
     buckets: Any = 0.0
@@ -279,7 +280,8 @@ def _beside(
         "grad_copies": copies,
         "buckets": buckets,
         "weight_gradients": shapes,
-        "beside": copies + buckets + shapes,
+        "sequence_buffers": layers.ends.sequence_buffers,
+        "beside": (copies + buckets + shapes) + layers.ends.sequence_buffers,
     }
 
 

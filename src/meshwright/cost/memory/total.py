@@ -173,6 +173,7 @@ TERM_OF_FIELD = {
     "grad_copies": "buffers.gradient_copies",
     "buckets": "buffers.buckets",
     "weight_gradients": "buffers.weight_gradients",
+    "sequence_buffers": "buffers.sequence",
     "head_backward": "transient.head_backward",
     "hosted": "host",
     "load": "moment.load",
