@@ -26,6 +26,8 @@ class _Defaults:
     top_k: int | None
     dense_first: int
     correction_bias: bool
+    groups: int | None = None  # router groups, and how many of them a token may use
+    used_groups: int | None = None
 
 
 _V2 = _Defaults(
@@ -45,6 +47,8 @@ _V3 = _Defaults(
     top_k=8,
     dense_first=3,
     correction_bias=True,
+    groups=8,
+    used_groups=4,
 )
 
 
@@ -112,12 +116,17 @@ def _experts(f: Fields, defaults: _Defaults, activation: str) -> Experts:
     check_top_k(f, top_k, experts, keys=("num_experts_per_tok", "n_routed_experts"))
     keys = ("n_shared_experts",)
     shared = f.optional_size(*keys, default=defaults.shared_experts, minimum=0) or 0
+    groups = f.optional_size("n_group", default=defaults.groups, minimum=0) or 0
+    used = f.optional_size("topk_group", default=defaults.used_groups, minimum=0) or 0
+    limited = groups > 1 and used != groups  # all groups is no limit
     return Experts(
         num_experts=experts,
         top_k=top_k,
         intermediate_size=width,
         activation=activation,
         correction_bias=defaults.correction_bias,
+        n_group=groups if limited else 0,
+        topk_group=used if limited else 0,
         shared_intermediate_size=shared * width,
     )
 
