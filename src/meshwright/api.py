@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput, MeshwrightError, UnknownName
 from meshwright.base.finding import Finding
-from meshwright.base.names import nearest
+from meshwright.base.names import did_you_mean, nearest
 from meshwright.base.units import parse_tokens
 from meshwright.plan.batch import sequences_for
 from meshwright.plan.job import Job, Workload
@@ -209,8 +209,7 @@ def _sequences(global_batch: int | str, seq_len: int) -> int:
 def _values(name: str, given: Any, findings: list[Finding], kind: str) -> tuple[Any, ...]:
     """The values that a pin or ban lists, as a plan holds them; wrong ones are noted."""
     if name not in FIELDS:
-        near = nearest(name, FIELDS)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"fields: {', '.join(FIELDS)}"
+        hint = did_you_mean(name, FIELDS, otherwise="fields:")
         findings.append(Finding(message=f"{kind} {name!r} is no field of a plan", hint=hint))
         return ()
     values: list[Any] = []

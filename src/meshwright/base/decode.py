@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from meshwright.base.locate.document import Document, Key, dotted, shown
-from meshwright.base.names import nearest
+from meshwright.base.names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,9 +53,7 @@ class Decoder:
         names = tuple(known)
         for name in self.table(key):
             if name not in names:
-                near = nearest(str(name), names)
-                all_names = f"keys here: {', '.join(names)}"
-                hint = f"did you mean {' or '.join(near)}?" if near else all_names
+                hint = did_you_mean(name, names, otherwise="keys here:")
                 self.refuse((*key, name), "is no key of this table", hint=hint)
 
     def table(self, key: Key) -> Mapping[str, Any]:
@@ -131,9 +129,7 @@ class Decoder:
             for candidate in (spelled, spelled.replace("-", "_"), spelled.replace("_", "-")):
                 if candidate in names:
                     return names[candidate]
-            near = nearest(value, names)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names)}"
-            return self.refuse(key, "is none of the choices", hint=hint)
+            return self.refuse(key, "is none of the choices", hint=did_you_mean(value, names))
         return self.refuse(key, "is not text in quotes", hint=f"one of {', '.join(names)}")
 
     def scalar(self, wanted: type, key: Key) -> Any:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.base.names import question
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -43,14 +45,10 @@ class UnknownName(MeshwrightError):  # noqa: N818
         self.kind = kind
         self.name = name
         self.suggestions = tuple(suggestions)
-        super().__init__(f"unknown {kind} {name!r}", hint=_did_you_mean(self.suggestions))
+        super().__init__(
+            f"unknown {kind} {name!r}", hint=question(self.suggestions) if self.suggestions else ""
+        )
 
 
 class InvalidUnit(MeshwrightError, ValueError):  # noqa: N818
     """Text that is not a quantity of the wanted kind."""
-
-
-def _did_you_mean(suggestions: Sequence[str]) -> str:
-    if not suggestions:
-        return ""
-    return f"did you mean {' or '.join(suggestions)}?"

@@ -26,6 +26,18 @@ def nearest(name: str, known: Iterable[str], *, limit: int = 3) -> tuple[str, ..
     return tuple(candidate for _, candidate in close[:limit])
 
 
+def did_you_mean(name: object, known: Iterable[str], *, otherwise: str = "one of") -> str:
+    """A hint for a name that was not found: the nearest ones, or `otherwise` and all of them."""
+    names = tuple(known)
+    near = nearest(str(name), names)
+    return question(near) if near else f"{otherwise} {', '.join(names)}"
+
+
+def question(suggestions: Iterable[str]) -> str:
+    """ "did you mean a or b?"."""
+    return f"did you mean {' or '.join(suggestions)}?"
+
+
 def slug(name: str) -> str:
     """Lower case with separators dropped, so that "Llama_3 70B" and "llama-3-70b" agree."""
     return "".join(char for char in name.lower() if char.isalnum() or char == ".")

@@ -11,7 +11,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.names import nearest
+from meshwright.base.names import did_you_mean
 from meshwright.base.problem import Problem
 from meshwright.plan.plan import (
     ContextParallel,
@@ -103,9 +103,7 @@ def _one_of(name: str, value: Any, words: Mapping[str, int]) -> tuple[Any, Probl
             return words[spelled], None
         if spelled == "1f1b-interleaved":
             return words[INTERLEAVED], None
-    near = nearest(value, words) if isinstance(value, str) else ()
-    hint = f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(words)}"
-    return None, Problem(name, value, "is none of the choices", hint)
+    return None, Problem(name, value, "is none of the choices", did_you_mean(value, words))
 
 
 def _modules(value: Any) -> tuple[Any, Problem | None]:
