@@ -56,6 +56,7 @@ class Stack:
     overlap_tp: float = 0.3
     overlap_dp: float = 0.7
     overlap_fsdp: float = 0.8
+    overlap_tax: float = 0.12  # what hidden communication still costs, as a share of itself
     overlap_ep: float = 0.0
     overlap_pp: float = 0.8
     tp_rate: float = 1.0  # efficiency of tensor-parallel collectives against the link's

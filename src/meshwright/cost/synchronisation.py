@@ -91,19 +91,29 @@ def exposed_per_step_s(job: Job, volume: Sync, passes: tuple[Any, Any], stack: S
         return 0.0
     forward_s, backward_s = passes
     micro = num_microbatches(job)
-    hidden_reduce = np.maximum(
-        volume.reduce_s - stack.overlap_dp * backward_s, volume.reduce_s / BUCKETS
+    hidden_reduce = _exposed_s(
+        volume.reduce_s, stack.overlap_dp * backward_s, least=1.0 / BUCKETS, stack=stack
     )
     reduce_s = np.where(plan.overlap_grad_reduce, hidden_reduce, volume.reduce_s)
     each = np.asarray(plan.zero_stage) == 2
     if stack.reduce_every_microbatch:
         each = each | ((np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.pp) > 1))
     reduce_s = reduce_s * np.where(each, micro, 1)
-    hidden_gather = np.maximum(
-        volume.gather_s - stack.overlap_dp * forward_s, volume.gather_s / BUCKETS
+    hidden_gather = _exposed_s(
+        volume.gather_s, stack.overlap_dp * forward_s, least=1.0 / BUCKETS, stack=stack
     )
     gather_s = np.where(plan.overlap_param_gather, hidden_gather, volume.gather_s)
     return np.where(np.asarray(plan.zero_stage) >= 3, 0.0, reduce_s + gather_s)
+
+
+def _exposed_s(seconds: Any, behind_s: Any, *, least: Any, stack: Stack) -> Any:
+    """What a communication of `seconds` adds to a step that can hide `behind_s` of it.
+
+    At least the share `least` stays exposed, and what hides still costs `overlap_tax` of itself:
+    its kernels hold multiprocessors and memory bandwidth that the computation then lacks.
+    """
+    exposed = np.maximum(seconds - behind_s, seconds * least)
+    return exposed + stack.overlap_tax * (seconds - exposed)
 
 
 def exposed_fsdp_s(
@@ -121,9 +131,9 @@ def exposed_fsdp_s(
         return 0.0, 0.0
     first = 1.0 / np.maximum(layers + 1, 1)
     overlap = np.where(plan.overlap_param_gather, stack.overlap_fsdp, 0.0)
-    forward = np.maximum(volume.gather_s - overlap * forward_s, volume.gather_s * first)
+    forward = _exposed_s(volume.gather_s, overlap * forward_s, least=first, stack=stack)
     again = np.where(plan.reshard_after_forward, volume.gather_s, 0.0) + volume.reduce_s
-    backward = np.maximum(again - overlap * backward_s, again * first)
+    backward = _exposed_s(again, overlap * backward_s, least=first, stack=stack)
     fully = stage >= 3
     return np.where(fully, forward, 0.0), np.where(fully, backward, 0.0)
 
