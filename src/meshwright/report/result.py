@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, Row, Table
-from meshwright.base.units import GIB, format_duration, format_number
+from meshwright.base.units import GIB, format_count, format_duration, format_number
+from meshwright.model.flops import CONVENTIONS
 from meshwright.plan.words import plan_words
 from meshwright.report.findings import finding_lines, finding_record
 from meshwright.report.headline import assumed_line, job_record, read_line
@@ -144,13 +145,21 @@ def _found(result: Result) -> list[Block]:
         candidate_table(result.rows, num_gpus=result.job.cluster.num_gpus),
         "",
         f"best: {interval} a step with 90% confidence; "
-        f"a GPU has {format_number(result.limit_bytes / GIB)} GiB; MFU by {best.mfu_convention}",
+        f"a GPU has {format_number(result.limit_bytes / GIB)} GiB",
+        f"MFU: {CONVENTIONS[best.mfu_convention].description} ({best.mfu_convention})",
     ]
-    tokens = result.job.workload.train_tokens
-    if tokens is not None:
-        days = result.rows[0].days_per_trillion_tokens * tokens / 1e12
-        lines.append(f"the whole run of {tokens:.3g} tokens: {format_duration(days * 86400)}")
+    if result.job.workload.train_tokens is not None:
+        lines.append(run_line(result.rows[0], result.job.workload.train_tokens))
     return lines
+
+
+def run_line(candidate: Candidate, tokens: float) -> str:
+    """How long the whole run takes, and what it costs where the GPU has a price."""
+    trillions = tokens / 1e12
+    duration = format_duration(candidate.days_per_trillion_tokens * trillions * 86400)
+    words = f"the whole run of {format_count(tokens)} tokens: {duration}"
+    dollars = candidate.dollars_per_trillion_tokens
+    return words if dollars is None else f"{words}, ${format_number(dollars * trillions)}"
 
 
 def _nothing(result: Result, refused: Sequence[Finding]) -> list[Block]:
