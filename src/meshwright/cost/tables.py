@@ -61,9 +61,9 @@ TIME_FIELDS = (  # of a plan, all that `layer_times` reads
 class Tables:
     """Times, bytes and the layers of the representative ranks, for rows of plans with options.
 
-    Columns of `times` and `kept` have one row for each distinct combination, `place` says which is
-    a row's; options lie along the second axis, or it has length 1 where they do not matter. Those of
-    `stages` have the plans' own rows.
+    Columns of `times` and `kept` have an entry for each distinct combination along the last axis,
+    `place` says which is a row's; options lie along the axis before it, which has length 1 where
+    they do not matter. Columns of `stages` have the plans' own rows.
     """
 
     times: LayerTimes
@@ -78,12 +78,12 @@ class Tables:
         def combination(column: Any) -> Any:
             if np.ndim(column) == 0:
                 return column
-            if column.shape[1] == 1:
-                return column[place] if len(column) > 1 else column
-            return column[place[:, None], options] if len(column) > 1 else column[:, options]
+            if column.ndim == 2 and len(column) > 1:
+                column = column[options]
+            return column[..., place] if column.shape[-1] > 1 else column
 
         def own(column: Any) -> Any:
-            return column[rows] if np.ndim(column) and len(column) > 1 else column
+            return column[..., rows] if np.ndim(column) and column.shape[-1] > 1 else column
 
         return Tables(
             times=_each(self.times, combination),
@@ -94,17 +94,17 @@ class Tables:
 
 
 def tables(job: Job, calibration: Calibration, stack: MemoryStack) -> Tables:
-    """The tables of the job's plans: columns of shape (rows, 1, 1) and (1, options, 1), or numbers."""
+    """The tables of the job's plans, whose columns have shape (rows,) and (options, 1)."""
     names = sorted({*TIME_FIELDS, *LAYER_FIELDS})
     columns = {name: np.asarray(getattr(job.plan, name)) for name in names}
-    down = {name: c for name, c in columns.items() if c.ndim and len(c) > 1}
-    first, place = distinct(*down.values()) if down else (_ONE, _ONE)
-    few = {name: c.ravel()[first].reshape(-1, *c.shape[1:]) for name, c in down.items()}
+    across = {name: c for name, c in columns.items() if c.ndim == 1}
+    first, place = distinct(*across.values()) if across else (_ONE, _ONE)
+    few = {name: c[np.minimum(first, len(c) - 1)] for name, c in across.items()}
     short = job.with_plan(job.plan.replace(**few))
     return Tables(
         times=_each(_busy(layer_times(short, calibration)), narrow),
         kept=_each(replace(layer_bytes(short, stack), operators=()), narrow),
-        place=np.broadcast_to(place.ravel(), (_num_rows(job),)),
+        place=np.broadcast_to(place, (_num_rows(job),)),
         stages=tuple(stage_layers(job, rank) for _, rank in representative_stages(job.plan)),
     )
 
@@ -114,7 +114,7 @@ def _num_rows(job: Job) -> int:
     columns = (
         np.asarray(getattr(job.plan, f.name)) for f in fields(job.plan) if f.name != "layout"
     )
-    return max((len(c) for c in columns if c.ndim), default=1)
+    return max((c.shape[-1] for c in columns if c.ndim), default=1)
 
 
 def _each(value: Nested, change: Callable[[Any], Any]) -> Nested:

@@ -82,13 +82,13 @@ def _packed(code: NDArray[np.int64]) -> NDArray[np.int64]:
 def narrow(column: Any) -> Any:
     """A column without its repetitions: an axis along which nothing changes gets length 1.
 
-    The first axis is left as it is. Columns of a block of plans stay small so, and what depends on
+    The last axis is left as it is. Columns of a block of plans stay small so, and what depends on
     them is computed once instead of once for each option that it does not depend on.
     """
     if np.ndim(column) == 0:
         return column
     column = np.asarray(column)
-    for axis in range(1, column.ndim):
+    for axis in range(column.ndim - 1):
         first = column.take([0], axis=axis)
         if column.shape[axis] > 1 and (column == first).all():
             column = first

@@ -45,13 +45,18 @@ class StageLayers:
         return sum(self.counts[1:], start=self.counts[0])
 
     def take(self, index: NDArray[np.int64] | int) -> StageLayers:
-        """The rows at `index`, or the scalars of one row."""
+        """The rows at `index`, or the scalars of one row; what does not vary stays scalar."""
         return StageLayers(
-            counts=tuple(np.asarray(c)[index] for c in self.counts),
-            embedding=np.asarray(self.embedding)[index],
-            head=np.asarray(self.head)[index],
-            mtp=np.asarray(self.mtp)[index],
+            counts=tuple(_at(c, index) for c in self.counts),
+            embedding=_at(self.embedding, index),
+            head=_at(self.head, index),
+            mtp=_at(self.mtp, index),
         )
+
+
+def _at(value: Any, index: NDArray[np.int64] | int) -> Any:
+    """Rows of a column, or the scalar itself."""
+    return value[index] if np.ndim(value) else value
 
 
 def chunks_per_rank(plan: Plan) -> Any:

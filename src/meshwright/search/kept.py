@@ -2,7 +2,7 @@
 
 Sets are merged under a total order (cost, then the fields), so that what is kept depends neither on
 the size nor on the order of the blocks it came from. Plans that look the same in a table (equal in
-all but `HIDDEN` fields) count once, by their best.
+all but `HIDDEN` fields), or that are the same but for `DETAILS`, count once, by their best.
 """
 
 from __future__ import annotations
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 HIDDEN = frozenset(
     {"sequence_parallel", "overlap_tp", "overlap_grad_reduce", "overlap_param_gather"}
 )
+DETAILS = HIDDEN | {
+    "micro_batch_size",
+    "vpp",
+    "embedding_in_split",
+    "loss_in_split",
+    "recompute",
+    "recompute_modules",
+    "recompute_layers",
+}
 PIVOTS = 8  # points of the front against which a block is weeded first
 
 
@@ -68,13 +77,15 @@ def scores(kept: Kept, objective: str) -> tuple[NDArray[np.float64], NDArray[np.
     return kept.step_s, kept.upper_bytes
 
 
-def best_of(kept: Kept | None, objective: str, keep: int) -> Kept | None:
-    """The best `keep` distinct plans, ties broken by the fields."""
+def best_of(
+    kept: Kept | None, objective: str, keep: int, *, hidden: frozenset[str] = HIDDEN
+) -> Kept | None:
+    """The best `keep` plans that differ in more than `hidden` fields, ties broken by the fields."""
     if kept is None:
         return None
     for count in (8 * keep, len(kept)):
         some = _lowest(kept, objective, count)
-        shown = some.rows(_first_of_each(some.fields))
+        shown = some.rows(_first_of_each(some.fields, hidden))
         if len(shown) >= keep or len(some) == len(kept):
             break
     return shown.rows(np.arange(min(keep, len(shown))))
@@ -89,9 +100,9 @@ def _lowest(kept: Kept, objective: str, count: int) -> Kept:
     return kept.rows(np.lexsort((*kept.fields.values(), second, first)))
 
 
-def _first_of_each(fields: Table) -> NDArray[Any]:
+def _first_of_each(fields: Table, hidden: frozenset[str]) -> NDArray[Any]:
     """Places of the first plan of each look, ascending."""
-    shown = [c.astype(np.float64) for name, c in fields.items() if name not in HIDDEN]
+    shown = [c.astype(np.float64) for name, c in fields.items() if name not in hidden]
     rows = zip(*(c.tolist() for c in shown), strict=True)
     places: dict[tuple[float, ...], int] = {}
     for place, row in enumerate(rows):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.plan.distinct import distinct
 from meshwright.plan.plan import Recompute
 from meshwright.plan.stages import chunks_per_rank
 from meshwright.rules.rule import as_numpy, pruning_rules
@@ -62,15 +63,15 @@ class Group:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows, inner options, outer options."""
-        return length(self.rows), length(self.inner), length(self.outer)
+        """Outer options, inner options, rows: the axes of its plans."""
+        return length(self.outer), length(self.inner), length(self.rows)
 
     def part(self, rows: slice) -> Group:
         """Some of the rows."""
         return replace(self, rows=take(self.rows, rows), row_at=self.row_at[rows])
 
     def plan(self, base: Plan) -> Plan:
-        """The plans as columns that broadcast: rows down, inner options across, outer ones deep."""
+        """The plans as columns of shape (rows,), (inner, 1) and (outer, 1, 1)."""
         return columns(base, self.rows, self.inner, self.outer)
 
 
@@ -90,12 +91,14 @@ def levels(space: Space) -> Levels:
     return result
 
 
-def columns(base: Plan, *tables: Table, dimensions: int = 0) -> Plan:
-    """The plan with each table along an axis of its own, in `dimensions` (or as many as tables)."""
+def columns(base: Plan, *tables: Table) -> Plan:
+    """The plan with each table along an axis of its own, the first along the last axis.
+
+    Rows lie there, for they are many, and NumPy is quick along the last axis.
+    """
     changes: dict[str, Any] = {}
     for axis, table in enumerate(tables):
-        shape = [1] * max(dimensions, len(tables))
-        shape[axis] = -1
+        shape = (-1, *[1] * axis)
         changes |= {name: column.reshape(shape) for name, column in table.items()}
     return base.replace(**changes)
 
@@ -131,21 +134,16 @@ def refused(
 
 def groups(job: Job, space: Space, rows: Table, rules: Levels, census: Counter[str]) -> list[Group]:
     """The legal plans of some rows of mesh and batch, as groups in a fixed order."""
-    base, count = space.settings.base, length(rows)
-    if not count:
+    base = space.settings.base
+    if not length(rows):
         return []
-    shapes = (count, length(space.inner)), (count, length(space.outer))
     inner = ~redundant_inner(space, rows)
     outer = ~redundant_outer(job, space, rows)
-    others = np.broadcast_to(outer.sum(axis=1, keepdims=True), shapes[0])
-    inner = refused(
-        asked(job, base, rows, space.inner), rules.inner, inner, census=census, weight=others
-    )
-    others = np.broadcast_to(inner.sum(axis=1, keepdims=True), shapes[1])
-    outer = refused(
-        asked(job, base, rows, space.outer), rules.outer, outer, census=census, weight=others
-    )
-    return _alike(space, rows, inner, outer)
+    plans = asked(job, base, rows, space.inner)
+    inner = refused(plans, rules.inner, inner, census=census, weight=outer.sum(axis=0))
+    plans = asked(job, base, rows, space.outer)
+    outer = refused(plans, rules.outer, outer, census=census, weight=inner.sum(axis=0))
+    return _alike(space, rows, inner.T, outer.T)
 
 
 def _alike(
@@ -160,49 +158,55 @@ def _alike(
     sharded = large & (space.outer["zero_stage"] >= 3)
     kinds = np.stack([rows["schedule"], rows["vpp"] > 1], axis=1).astype(np.uint8) * large
     key = np.concatenate([np.packbits(inner, axis=1), np.packbits(outer, axis=1), kinds], axis=1)
-    _, first, member = np.unique(key, axis=0, return_index=True, return_inverse=True)
-    found = []
-    for number, example in enumerate(first):
-        row_at, inner_at = np.flatnonzero(member.ravel() == number), np.flatnonzero(inner[example])
-        for outer_at in (
-            np.flatnonzero(outer[example] & ~sharded),
-            np.flatnonzero(outer[example] & sharded),
-        ):
-            if inner_at.size and outer_at.size:
-                found.append(
-                    Group(
-                        rows=take(rows, row_at),
-                        inner=take(space.inner, inner_at),
-                        outer=take(space.outer, outer_at),
-                        row_at=row_at,
-                        inner_at=inner_at,
-                    )
-                )
-    return found
+    first, member = distinct(*key.T)
+    found = [
+        _group(space, rows, np.flatnonzero(member == number), inner[example], outer[example] & kind)
+        for number, example in enumerate(first)
+        for kind in (~sharded, sharded)
+    ]
+    return [group for group in found if min(group.shape)]
+
+
+def _group(
+    space: Space,
+    rows: Table,
+    row_at: NDArray[np.int64],
+    inner: NDArray[np.bool_],
+    outer: NDArray[np.bool_],
+) -> Group:
+    """The rows at these places with the options that are legal for them."""
+    inner_at = np.flatnonzero(inner)
+    return Group(
+        rows=take(rows, row_at),
+        inner=take(space.inner, inner_at),
+        outer=take(space.outer, np.flatnonzero(outer)),
+        row_at=row_at,
+        inner_at=inner_at,
+    )
 
 
 def redundant_inner(space: Space, rows: Table) -> NDArray[np.bool_]:
-    """Inner options that make the same plan as an earlier row of the table.
+    """Inner options (down) that make the same plan as an earlier one, for each row (across).
 
     One rank has no sequence to split and nothing to overlap; recompute of as many layers as a rank
     holds is recompute of all.
     """
     table = space.inner
-    alone = (rows["tp"] == 1)[:, None]
+    alone = rows["tp"] == 1
     first = np.ones(length(table), dtype=bool)
     for name in ("sequence_parallel", "overlap_tp"):
         first &= table[name] == table[name][0]
-    result: NDArray[np.bool_] = alone & ~first[None, :]
+    result: NDArray[np.bool_] = alone & ~first[:, None]
     full = table["recompute"] == int(Recompute.FULL)
     if np.any(full & (table["recompute_layers"] == 0)):
         chunks = chunks_per_rank(space.settings.base.replace(**rows))
         held = -(-space.model.num_hidden_layers // (rows["pp"] * chunks)) * chunks
-        result |= full & (table["recompute_layers"] >= held[:, None])
+        result |= full[:, None] & (table["recompute_layers"][:, None] >= held)
     return result
 
 
 def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
-    """Outer options that make the same plan as an earlier row of the table.
+    """Outer options (down) that make the same plan as an earlier one, for each row (across).
 
     One replica has nothing to shard and nothing to reduce. Replicas of a sharding group (HSDP) are
     for sharded parameters, unless they are pinned.
@@ -215,7 +219,7 @@ def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
     first = np.ones(length(table), dtype=bool)
     for name in (n for n in OUTER_FIELDS if n != "offload_optimizer"):
         first &= table[name] == table[name][0]
-    result: NDArray[np.bool_] = alone[:, None] & ~first[None, :]
+    result: NDArray[np.bool_] = alone & ~first[:, None]
     if "dp_replicate" not in settings.pins:
-        result |= (rows["dp_replicate"] > 1)[:, None] & (table["zero_stage"] < 3)[None, :]
+        result |= (rows["dp_replicate"] > 1) & (table["zero_stage"] < 3)[:, None]
     return result

@@ -47,9 +47,7 @@ NONE, SELECTIVE, FULL = int(Recompute.NONE), int(Recompute.SELECTIVE), int(Recom
 
 def batch_table(model: Model, workload: Workload, settings: Options) -> Table:
     """Micro-batch, schedule, virtual stages, split options, and fields pinned to several values."""
-    batch = workload.global_batch_size
-    sizes = [s for s in divisors(batch) if s <= MAX_MICRO_BATCH or settings.exhaustive]
-    micro = allowed("micro_batch_size", sizes, settings)
+    micro = allowed("micro_batch_size", _micro_batches(model, workload, settings), settings)
     splits = [
         (first, last)
         for first in allowed("embedding_in_split", [False, True], settings)
@@ -63,6 +61,15 @@ def batch_table(model: Model, workload: Workload, settings: Options) -> Table:
         for others in product(*more.values())
     ]
     return table((*BATCH_FIELDS, *more), rows)
+
+
+def _micro_batches(model: Model, workload: Workload, settings: Options) -> list[int]:
+    """Powers of two that divide the batch, or (exhaustive, without experts) all its divisors."""
+    batch = workload.global_batch_size
+    if settings.exhaustive and not model.is_moe:
+        return divisors(batch)
+    sizes = (1 << power for power in range(MAX_MICRO_BATCH.bit_length()))
+    return [size for size in sizes if batch % size == 0]
 
 
 def _further(settings: Options) -> dict[str, list[Any]]:
@@ -80,9 +87,10 @@ def _schedules(model: Model, settings: Options) -> list[tuple[int, int]]:
     most = model.num_hidden_layers if settings.exhaustive else min(model.num_hidden_layers, MAX_VPP)
     vpps = allowed("vpp", range(1, most + 1), settings)
     usual = {Schedule.ZB_H1: 1, Schedule.ZB_V: 2, Schedule.DUALPIPE_V: 2}
-    unusual = {Schedule.GPIPE: 1, Schedule.V_HALF: 2, Schedule.DUALPIPE: 2, Schedule.ZB_H2: 1}
-    wanted = settings.exhaustive or "schedule" in settings.pins
-    fixed = usual | unusual if wanted else usual
+    unusual = {Schedule.V_HALF: 2, Schedule.DUALPIPE: 2, Schedule.ZB_H2: 1}
+    fixed = usual | unusual if settings.exhaustive or "schedule" in settings.pins else usual
+    if "schedule" in settings.pins:
+        fixed = fixed | {Schedule.GPIPE: 1}  # as fast as 1F1B, with more memory
     pairs = [(int(Schedule.ONE_F_ONE_B), v) for v in vpps]
     pairs += [(int(schedule), v) for schedule, v in fixed.items() if v in vpps]
     schedules = allowed("schedule", list(dict.fromkeys(s for s, _ in pairs)), settings)
@@ -116,9 +124,11 @@ def sensible(mesh: Table, batch: Table, *, layers: int, settings: Options) -> ND
 
 def inner_table(model: Model, settings: Options) -> Table:
     """Options that reach inside a layer, as columns; the first row is the canonical one."""
-    sharded = allowed("sequence_parallel", [True, False][: 1 + settings.exhaustive], settings)
-    overlap = allowed("overlap_tp", [False, True][: 1 + settings.exhaustive], settings)
-    offload = allowed("offload_activations", [0.0, 1.0][: 1 + settings.exhaustive], settings)
+    more = settings.exhaustive
+    dense = more and not model.is_moe
+    sharded = allowed("sequence_parallel", [True, False][: 1 + dense], settings)
+    overlap = allowed("overlap_tp", [False, True][: 1 + dense], settings)
+    offload = allowed("offload_activations", [0.0, 1.0][: 1 + more], settings)
     choices = product(_recompute(model, settings), sharded, overlap, offload)
     return table(INNER_FIELDS, [(*kind, s, o, a) for kind, s, o, a in choices])
 
@@ -154,12 +164,12 @@ def _modules(model: Model, settings: Options) -> list[int]:
     sets.append(module.MLP | module.MOE if moe else module.MLP)
     if latent:
         sets += [module.MLA_UP_PROJECTION, module.MLA_UP_PROJECTION | sets[0]]
-    if settings.exhaustive:
+    if settings.exhaustive and not model.is_moe:
         sets.append(module.CORE_ATTENTION)
     return [int(s) for s in sets]
 
 
-def outer_table(settings: Options) -> Table:
+def outer_table(model: Model, settings: Options) -> Table:
     """Options that combine layers, as columns; the first row is the canonical one.
 
     Parameters can stay gathered, or on the host, only where they are sharded.
@@ -169,7 +179,7 @@ def outer_table(settings: Options) -> Table:
     reshard = allowed("reshard_after_forward", [True, False][: 1 + more], settings)
     optimizer = allowed("offload_optimizer", [0.0, 1.0], settings)
     params = allowed("offload_params", [False, True][: 1 + more], settings)
-    overlap = [(True, True), (False, False)][: 1 + more]
+    overlap = [(True, True), (False, False)][: 1 + (more and not model.is_moe)]
     overlap = [
         (reduce, gather)
         for reduce in allowed("overlap_grad_reduce", [o[0] for o in overlap], settings)

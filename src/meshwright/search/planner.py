@@ -58,6 +58,8 @@ def plan_job(
         progress=progress,
     )
     rows = distinct_candidates(job, outcome.best, top, settings, calibration)
+    if len(rows) < top:  # too few that differ much: those that differ in details
+        rows = distinct_candidates(job, outcome.variants, top, settings, calibration)
     if objective == "cost":
         rows = _cheapest(job, rows, settings=settings, top=top, calibration=calibration)
     result = Result(

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 Table = dict[str, Any]  # column by field name, all of one length
 
 MESH_FIELDS = ("tp", "pp", "cp", "dp", "ep", "etp", "context_parallel", "dp_replicate")
-MAX_DOMAINS = 4  # scale-up domains that a tensor-parallel group may span
-MIN_LOCAL_TOKENS = 512  # of a sequence on a context-parallel rank; fewer starve its kernels
+MAX_DOMAINS = 4  # scale-up domains that a tensor-parallel group may span; one for a MoE model
+MIN_LOCAL_TOKENS = 1024  # of a sequence on a context-parallel rank; fewer starve its kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,9 @@ class Options:
 
     `base` carries the fields that the search does not vary (precision, optimizer, ...).
     `exhaustive` multiplies out every option; the default leaves out those that are dominated on
-    every cluster (no overlap where overlap is free, GPipe) and the less usual ones.
+    every cluster (no overlap where overlap is free) and the less usual ones. The expert mesh
+    multiplies the space of a MoE model by fifty, so its other axes keep to the usual values even
+    then.
     """
 
     pins: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
@@ -81,7 +83,7 @@ def space(model: Model, cluster: Cluster, workload: Workload, settings: Options)
         mesh=mesh_table(model, cluster, workload, settings),
         batch=batch_table(model, workload, settings),
         inner=inner_table(model, settings),
-        outer=outer_table(settings),
+        outer=outer_table(model, settings),
         settings=settings,
         model=model,
         workload=workload,
@@ -129,8 +131,9 @@ def mesh_table(model: Model, cluster: Cluster, workload: Workload, settings: Opt
     """Every tp * pp * cp * dp = num_gpus with every expert mesh, as columns.
 
     Degrees run over the divisors of the number of GPUs, tp up to the number of heads and to
-    `MAX_DOMAINS` scale-up domains, pp up to the number of layers, cp as far as `MIN_LOCAL_TOKENS`
-    are left. A pinned value is kept whatever it is, so that the rule which refuses it can say so.
+    `MAX_DOMAINS` scale-up domains (one for a MoE model), pp up to the number of layers, cp as far
+    as `MIN_LOCAL_TOKENS` are left. A pinned value is kept whatever it is, so that the rule which
+    refuses it can say so.
     """
     num_gpus = cluster.num_gpus
     eps = allowed("ep", divisors(max(_expert_counts(model), default=1)), settings)
@@ -162,7 +165,7 @@ def _degrees(
     sizes = divisors(cluster.num_gpus)
     heads = max(block.attention.num_attention_heads for block in model.kinds)
     limits = {
-        "tp": min(heads, MAX_DOMAINS * cluster.scale_up_domain),
+        "tp": min(heads, (1 if model.is_moe else MAX_DOMAINS) * cluster.scale_up_domain),
         "pp": model.num_hidden_layers,
         "cp": max(workload.seq_len // MIN_LOCAL_TOKENS, 1),
     }
@@ -195,11 +198,8 @@ def _replicas(cluster: Cluster, tp: int, cp: int, dp: int, settings: Options) ->
 
 
 def _expert_tp(model: Model, tp: int, settings: Options) -> list[int]:
-    """Tensor parallelism of the experts: none, as much as elsewhere, or (exhaustive) in between."""
-    if not _expert_counts(model):
-        return allowed("etp", [1], settings)
-    sizes = [s for s in divisors(tp) if settings.exhaustive or s in (1, tp)]
-    return allowed("etp", sizes, settings)
+    """Tensor parallelism of the experts: none, or as much as elsewhere."""
+    return allowed("etp", sorted({1, tp} if _expert_counts(model) else {1}), settings)
 
 
 def _expert_counts(model: Model) -> set[int]:

@@ -1,9 +1,9 @@
 """Going through the space: rules first, then cost in blocks, keeping what matters.
 
 A block is some rows of a group of legal plans with all its options: a plan whose fields broadcast
-from (rows, 1, 1), (1, inner, 1) and (1, 1, outer), so that what depends on the mesh alone is
-computed once a row, what a layer costs once a row and inner option, and only the sums are as large
-as the block. What is kept depends neither on the size nor on the order of the blocks.
+from (rows,), (inner, 1) and (outer, 1, 1), so that what depends on the mesh alone is computed once
+a row, what a layer costs once a row and inner option, and only the sums are as large as the block.
+What is kept depends neither on the size nor on the order of the blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright.cost.predict import evaluate
 from meshwright.cost.tables import tables
 from meshwright.rules.compute.memory import HOST_SHARE
 from meshwright.rules.rule import as_numpy
-from meshwright.search.kept import Kept, best_of, joined, pareto, threshold, weed
+from meshwright.search.kept import DETAILS, HIDDEN, Kept, best_of, joined, pareto, threshold, weed
 from meshwright.search.legality import asked, columns, groups, levels, refused
 from meshwright.search.menu import sensible
 from meshwright.search.space import length, take
@@ -47,8 +47,9 @@ class Sweep:
     """The outcome of one pass over the space.
 
     `rejected` counts candidates by the first rule that refused them, and under "memory" those that
-    would not fit; with the feasible ones they are all `candidates`. `best` are distinct feasible
-    plans by the objective, `frontier` the Pareto front of step time and memory, `misses` the same
+    would not fit; with the feasible ones they are all `candidates`. `best` are feasible plans by
+    the objective that differ in more than `kept.DETAILS`, `variants` those that differ in more than
+    `kept.HIDDEN`; `frontier` is the Pareto front of step time and memory, `misses` the same
     front of the legal plans that do not fit. `interrupted` is True when the pass was stopped before
     its end.
     """
@@ -58,6 +59,7 @@ class Sweep:
     feasible: int = 0
     rejected: Counter[str] = field(default_factory=Counter)
     best: Kept | None = None
+    variants: Kept | None = None
     frontier: Kept | None = None
     misses: Kept | None = None
     interrupted: bool = False
@@ -143,7 +145,7 @@ def _slab(
     found = groups(job, space, rows, rules, result.rejected)
     if not found:
         return
-    plans = columns(base, rows, space.inner, dimensions=3)
+    plans = columns(base, rows, space.inner)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shared = tables(job.with_plan(plans), calibration, memory_stack(job.stack))
     for part in _blocks(found, block):
@@ -160,7 +162,7 @@ def _slab(
 def _blocks(found: list[Group], block: int) -> Iterator[Group]:
     """The groups in runs of rows of about `block` plans."""
     for group in found:
-        count, inner, outer = group.shape
+        outer, inner, count = group.shape
         size = max(1, block // (inner * outer))
         for start in range(0, count, size):
             yield group.part(slice(start, start + size))
@@ -186,11 +188,13 @@ def _merge(
         result.misses = result.misses if near is None else pareto(joined(result.misses, near))
     if not found:
         return
-    worst = threshold(result.best, aim.objective, aim.keep)
     score = upper if aim.objective == "memory" else step
+    aims = {"best": DETAILS, "variants": HIDDEN}
+    worst = max(threshold(getattr(result, n), aim.objective, aim.keep) for n in aims)
     chosen = _pick(part, good & (score <= worst), costs)
-    if chosen is not None:
-        result.best = best_of(joined(result.best, chosen), aim.objective, aim.keep)
+    for name, hidden in aims.items() if chosen is not None else ():
+        both = joined(getattr(result, name), chosen)
+        setattr(result, name, best_of(both, aim.objective, aim.keep, hidden=hidden))
     front = _pick(part, good & weed(result.frontier, step, peak), costs)
     if front is not None:
         result.frontier = pareto(joined(result.frontier, front))
@@ -219,7 +223,7 @@ def _pick(
     if not places[0].size:
         return None
     fields: Table = {}
-    for table, place in zip((part.rows, part.inner, part.outer), places, strict=True):
+    for table, place in zip((part.outer, part.inner, part.rows), places, strict=True):
         fields |= {name: column[place] for name, column in table.items()}
     step, peak, upper = (cost[places] for cost in costs)
     return Kept(fields=fields, step_s=step, peak_bytes=peak, upper_bytes=upper)
