@@ -14,6 +14,7 @@ import numpy as np
 from meshwright.cost.memory.activations import (
     alternate_matmuls_bytes,
     checkpoint_bytes,
+    kv_heads,
     recomputed_operators,
     saved_operators,
 )
@@ -36,6 +37,7 @@ Columns = TypeVar("Columns")
 LAYER_FIELDS = (
     "tp",
     "cp",
+    "context_parallel",
     "ep",
     "etp",
     "micro_batch_size",
@@ -165,16 +167,18 @@ def _by_operator(job: Job, kept: dict[str, Any], few: Any, shape: Shape) -> dict
 def _gradients(block: Block, hidden_size: int, shape: Shape) -> Any:
     """Activation gradients alive at once in a block's backward pass.
 
-    The widest place: the feed-forward network's inner gradients beside the residual's.
+    The widest place: the feed-forward network's inner gradients beside the residual's, or other
+    ranks' keys and values with their gradients.
     """
-    ff = block.feed_forward
+    ff, a = block.feed_forward, block.attention
     own = shape.tokens / shape.sequence_cut
     if isinstance(ff, Mlp):
         inner = shape.tokens * ff.intermediate_size / shape.tp * (3 if ff.gated else 2)
     else:
         inner = own * ff.top_k * ff.intermediate_size * (3 if ff.gated else 2)
         inner = inner + own * ff.top_k * hidden_size
-    return shape.element * (inner + own * hidden_size)
+    foreign = 2 * shape.foreign_tokens * kv_heads(a, shape.tp) * (a.head_dim + a.v_head_dim)
+    return shape.element * (np.maximum(inner, foreign) + own * hidden_size)
 
 
 def _parameters(job: Job, block: Block) -> tuple[Any, Any, Any, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.plan.plan import Precision, Recompute, RecomputeModule
+from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule
 
 if TYPE_CHECKING:
     from meshwright.cost.memory.stack import MemoryStack
@@ -34,7 +34,8 @@ class Shape:
     them outside tensor-parallel regions, `gathered_cut` what divides the kept inputs of
     column-parallel products. `element` bytes of an activation, `linear_input` bytes of a kept input
     of a matrix product; `norm` bytes per element that a norm keeps besides its output; `copies`
-    tensors of its width that a gated network keeps.
+    tensors of its width that a gated network keeps; `foreign_tokens` those of other ranks whose
+    keys and values are held at once under context parallelism.
     """
 
     tokens: Any
@@ -51,6 +52,7 @@ class Shape:
     distribute_saved: Any
     norm: Any
     copies: Any
+    foreign_tokens: Any
 
     def covers(self, module: RecomputeModule) -> Any:
         """True where selective recompute covers the module."""
@@ -80,6 +82,18 @@ def shape_of(job: Job, stack: MemoryStack) -> Shape:
         flash=np.asarray(plan.flash_attention),
         modules=np.where(selective, plan.recompute_modules, 0),
         distribute_saved=np.asarray(plan.distribute_saved),
+        foreign_tokens=_foreign_tokens(job),
         norm=np.where(fused, element, norm),
         copies=np.where(fused, min(stack.gated_copies, FUSED_COPIES), stack.gated_copies),
     )
+
+
+def _foreign_tokens(job: Job) -> Any:
+    """Tokens of other ranks at hand during attention: all of them when gathered, two ring steps."""
+    plan = job.plan
+    cp, kind = np.asarray(plan.cp), np.asarray(plan.context_parallel)
+    own = plan.micro_batch_size * job.workload.seq_len / cp
+    gathered = kind == int(ContextParallel.ALL_GATHER)
+    exchanged = kind == int(ContextParallel.ULYSSES)
+    steps = np.where(gathered, cp - 1, np.where(exchanged, 0, 2))
+    return np.where(cp > 1, own * steps, 0.0)
