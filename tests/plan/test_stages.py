@@ -125,3 +125,14 @@ def test_distinct_rebuilds_the_columns(big: int) -> None:
     assert np.array_equal(a[first][inverse], a)
     assert np.array_equal(b[first][inverse], b)
     assert len({(int(x), int(y)) for x, y in zip(a[first], b[first], strict=True)}) == first.size
+
+
+def test_a_column_of_split_options_alone():
+    """Only the split varies, so what it does not touch stays scalar."""
+    several = job(Plan(pp=4, embedding_in_split=np.array([True, False])))
+    counts = stage_layers(several, 0).layers
+    alone = [
+        stage_layers(several.with_plan(Plan(pp=4, embedding_in_split=flag)), 0).layers
+        for flag in (True, False)
+    ]
+    assert np.broadcast_to(counts, 2).tolist() == alone

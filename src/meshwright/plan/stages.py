@@ -34,6 +34,7 @@ class StageLayers:
     included; `mtp` how many of them are MTP modules (each brings a projection and two norms).
     """
 
+    rank: Any
     counts: tuple[Any, ...]
     embedding: Any
     head: Any
@@ -47,6 +48,7 @@ class StageLayers:
     def take(self, index: NDArray[np.int64] | int) -> StageLayers:
         """The rows at `index`, or the scalars of one row; what does not vary stays scalar."""
         return StageLayers(
+            rank=_at(self.rank, index),
             counts=tuple(_at(c, index) for c in self.counts),
             embedding=_at(self.embedding, index),
             head=_at(self.head, index),
@@ -90,14 +92,38 @@ def chunk_on(plan: Plan, stage: Any, index: int) -> Any:
     return np.where(is_v_shaped(plan.schedule), turned, mirrored)
 
 
-def representative_stages(plan: Plan) -> tuple[tuple[str, Any], ...]:
-    """Ranks of which one is the fullest: the first, the second, the last.
+def representative_stages(plan: Plan, model: Model | None = None) -> tuple[tuple[str, Any], ...]:
+    """Ranks of which one is the fullest: the first, the second, the last, and one between.
 
     The first holds the embedding and most micro-batches in flight, the second is the fullest of
-    the ranks with neither end, the last holds head and loss. Names and rank numbers or columns.
+    the ranks with neither end, the last holds head and loss. With the `model` given, "middle" may
+    be the fourth (`_middle_rank`). Names and rank numbers or columns.
     """
     pp = np.asarray(plan.pp)
-    return (("first", np.zeros_like(pp)), ("second", np.minimum(1, pp - 1)), ("last", pp - 1))
+    ranks = (("first", np.zeros_like(pp)), ("second", np.minimum(1, pp - 1)), ("last", pp - 1))
+    if model is None or plan.layout is not None:
+        return ranks
+    middle = _middle_rank(model, plan)
+    return (*ranks, ("middle", middle)) if np.any(middle > 1) else ranks
+
+
+def _middle_rank(model: Model, plan: Plan) -> Any:
+    """A rank further on that may be fuller than the second; where there is none, a rank below 2.
+
+    Where the model begins with several layers of another kind (dense before routed ones), the
+    second may hold some of them: then the first rank without any. Where a rank holds one chunk
+    from each end and the last chunks are the shorter ones: the first rank without such a chunk.
+    """
+    pp = np.asarray(plan.pp)
+    leading = model.runs[0].count if len(model.runs) > 1 else 0
+    starts = [_layer_range(model, plan, rank + 0 * pp)[0] for rank in range(leading + 1)]
+    clear = sum((start < leading) * 1 for start in starts)
+    chunks = num_chunks(plan)
+    ends = np.asarray(plan.embedding_in_split, dtype=np.int64) + plan.loss_in_split
+    rest = (model.num_hidden_layers + ends) % chunks
+    folded = is_v_shaped(plan.schedule) | (np.asarray(plan.schedule) == int(Schedule.DUALPIPE))
+    short = np.where(folded & (rest > 0) & (chunks - rest < pp), chunks - rest, 0)
+    return np.minimum(np.maximum(clear, short), pp - 1)
 
 
 def stage_layers(job: Job, stage: Any) -> StageLayers:
@@ -156,7 +182,11 @@ def _stage_layers(model: Model, plan: Plan, stage: NDArray[np.int64]) -> StageLa
         head = head | (held & (chunk == chunks - 1))
     counts, mtp = _with_mtp(model, counts, head)
     return StageLayers(
-        counts=tuple(c[()] for c in counts), embedding=embedding[()], head=head[()], mtp=mtp[()]
+        rank=stage[()],
+        counts=tuple(c[()] for c in counts),
+        embedding=embedding[()],
+        head=head[()],
+        mtp=mtp[()],
     )
 
 
