@@ -37,17 +37,23 @@ def explain(what: str, term: str, depth: int, as_json: bool) -> None:
 
 
 def _rule(code: str, *, as_json: bool) -> None:
-    from meshwright.report.catalogues import rule_page, rule_record
+    from meshwright.report.catalogues import entry_page, entry_record, rule_page, rule_record
+    from meshwright.rules.catalogue import catalogue
     from meshwright.rules.rule import all_rules, find_rule
 
     rule = find_rule(code)
-    if rule is None:
-        known = [rule.code for rule in all_rules()]
+    entry = next((e for e in catalogue() if e.code == code.upper()), None)
+    if rule is not None:
+        record, page = rule_record(rule), rule_page(rule)
+    elif entry is not None:
+        record, page = entry_record(entry), entry_page(entry)
+    else:
+        known = [*(r.code for r in all_rules()), *(e.code for e in catalogue())]
         raise UnknownName("rule", code, suggestions=nearest(code, known))
     if as_json:
-        output.json(rule_record(rule))
+        output.json(record)
     else:
-        output.page(rule_page(rule))
+        output.page(page)
 
 
 def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:

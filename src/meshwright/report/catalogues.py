@@ -10,6 +10,7 @@ from meshwright.base.units import format_count, format_number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from meshwright.rules.catalogue import Entry
     from meshwright.rules.rule import Rule
 
 Record = dict[str, Any]
@@ -103,10 +104,37 @@ def stack_records() -> list[Record]:
 
 
 def rule_records() -> list[Record]:
-    """One mapping a rule."""
+    """One mapping a constraint: the rules that are checked, and what only a framework demands."""
+    from meshwright.rules.catalogue import catalogue
     from meshwright.rules.rule import all_rules
 
-    return [rule_record(rule) for rule in all_rules()]
+    rules = [rule_record(rule) for rule in all_rules()]
+    known = {record["code"] for record in rules}
+    rest = [entry_record(entry) for entry in catalogue() if entry.code not in known]
+    return sorted(rules + rest, key=lambda record: str(record["code"]))
+
+
+def entry_record(entry: Entry) -> Record:
+    """A constraint of the catalogue that has no rule of its own, for JSON."""
+    return {
+        "code": entry.code,
+        "title": entry.title,
+        "severity": entry.status,
+        "section": "",
+        "scope": entry.reason,
+        "status": entry.status,
+    }
+
+
+def entry_page(entry: Entry) -> list[str]:
+    """What is known of a constraint that has no rule of its own, as text."""
+    kinds = {
+        "general": f"checked {entry.reason}",
+        "framework": "demanded by one framework only; not checked against a plan",
+        "needs": "not checked yet",
+    }
+    page = [f"{entry.code}: {entry.title}", kinds.get(entry.status, entry.status), "", entry.reason]
+    return [*page, "", f"next: meshwright explain {entry.rule}"] if entry.rule else page
 
 
 def rule_record(rule: Rule) -> Record:
@@ -114,6 +142,7 @@ def rule_record(rule: Rule) -> Record:
     return {
         "code": rule.code,
         "title": rule.title,
+        "status": "checked",
         "severity": rule.severity.label,
         "section": rule.section,
         "scope": rule.scope,
