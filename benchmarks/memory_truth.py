@@ -16,7 +16,7 @@ import logging
 import sys
 import time
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from fake_memory import CONFIGS, Case, Measured, measure
@@ -29,6 +29,8 @@ from meshwright.plan.plan import Plan, Recompute, RecomputeModule
 CATEGORIES = ("weights", "gradients", "optimizer", "activations")
 CATEGORY_LIMIT, PEAK_LIMIT = 0.03, 0.05
 GIB = 2**30
+COLUMNS = "".join(f"{name[:8]:>9s}" for name in (*CATEGORIES, "peak"))
+HEADER = f"{'plan':52s}{COLUMNS}{'GiB':>9s}{'ours':>9s}"
 
 
 def cases() -> list[Case]:
@@ -181,13 +183,11 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.filterwarnings("ignore")
     logging.disable(logging.ERROR)
     chosen = [c for c in (quick_cases() if options.quick else cases()) if options.only in c.name]
+    if not chosen:
+        parser.error(f"no plan's name contains {options.only!r}")
     rows = []
     if not options.json:
-        print(
-            f"{'plan':52s}"
-            + "".join(f"{n[:8]:>9s}" for n in (*CATEGORIES, "peak"))
-            + "      GiB   ours"
-        )
+        print(HEADER)
     for case in chosen:
         rows.append(compare(case))
         if not options.json:
@@ -202,6 +202,3 @@ def main(arguments: list[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-__all__ = ["cases", "compare", "job_of", "replace", "summary", "within_limits"]
