@@ -104,7 +104,8 @@ def combine(
     hardware = calibration.hardware_fit(job.cluster.gpu.generation)
     stack = calibration.stack(job.stack)
     if stages is None:
-        stages = [stage_layers(job, rank) for _, rank in representative_stages(job.plan)]
+        ranks = representative_stages(job.plan, job.model)
+        stages = [stage_layers(job, rank) for _, rank in ranks]
     work = [_pass(job, layers, stage, stack) for stage in stages]
     slowest, on = _slowest(work, stages)
     parameters = rank_parameters(job, on)
@@ -202,6 +203,7 @@ def _slowest(work: Sequence[Pass], stages: Sequence[StageLayers]) -> tuple[Pass,
         )
         on = replace(
             on,
+            rank=np.where(slower, stage.rank, on.rank),
             counts=tuple(
                 np.where(slower, theirs, ours)
                 for theirs, ours in zip(stage.counts, on.counts, strict=True)

@@ -89,7 +89,7 @@ class Tables:
             times=_each(self.times, combination),
             kept=_each(self.kept, combination),
             place=np.arange(len(rows)),
-            stages=_each(self.stages, own),
+            stages=_needed(_each(self.stages, own)),
         )
 
 
@@ -101,12 +101,18 @@ def tables(job: Job, calibration: Calibration, stack: MemoryStack) -> Tables:
     first, place = distinct(*across.values()) if across else (_ONE, _ONE)
     few = {name: c[np.minimum(first, len(c) - 1)] for name, c in across.items()}
     short = job.with_plan(job.plan.replace(**few))
+    ranks = representative_stages(job.plan, job.model)
     return Tables(
         times=_each(_busy(layer_times(short, calibration)), narrow),
         kept=_each(replace(layer_bytes(short, stack), operators=()), narrow),
         place=np.broadcast_to(place, (_num_rows(job),)),
-        stages=tuple(stage_layers(job, rank) for _, rank in representative_stages(job.plan)),
+        stages=tuple(stage_layers(job, rank) for _, rank in ranks),
     )
+
+
+def _needed(stages: tuple[StageLayers, ...]) -> tuple[StageLayers, ...]:
+    """The ranks without a fourth that is none but the first or the second."""
+    return stages[:3] if not np.any(stages[-1].rank > 1) else stages
 
 
 def _num_rows(job: Job) -> int:

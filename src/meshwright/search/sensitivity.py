@@ -43,7 +43,8 @@ def swings(job: Job, best: Kept, settings: Options, calibration: Calibration) ->
     """Assumptions that change the winner when off by their factor, largest regret first."""
     columns = {name: np.asarray(values) for name, values in best.fields.items()}
     several = job.with_plan(settings.base.replace(**columns))
-    stages = [stage_layers(several, rank) for _, rank in representative_stages(several.plan)]
+    ranks = representative_stages(several.plan, job.model)
+    stages = [stage_layers(several, rank) for _, rank in ranks]
     found = []
     for name, factor, changed in _variants(job, calibration):
         layers = layer_times(several, changed)

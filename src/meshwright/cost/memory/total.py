@@ -65,12 +65,12 @@ def stage_memory(
     fullest rank is not sought.
     """
     stack = stack or memory_stack(job.stack)
-    ranks = _ranks(job)
+    ranks = _ranks(job) if stages is None else tuple(("", stage.rank) for stage in stages)
     held = stages if stages is not None else _held(job, ranks)
     per_parameter = rates(job)
     found = [
-        stage_memory_of(job, layers, rank, stage=stage, rates=per_parameter, stack=stack)
-        for (_, rank), stage in zip(ranks, held, strict=True)
+        stage_memory_of(job, layers, stage.rank, stage=stage, rates=per_parameter, stack=stack)
+        for stage in held
     ]
     return _fullest(job, layers, ranks, found, held=held, stack=stack, detail=detail)
 
@@ -112,7 +112,7 @@ def _ranks(job: Job) -> tuple[tuple[str, Any], ...]:
     plan = job.plan
     if _is_one(plan):
         return tuple((f"stage{rank}", rank) for rank in range(int(plan.pp)))
-    return representative_stages(plan)
+    return representative_stages(plan, job.model)
 
 
 def _is_one(plan: Plan) -> bool:
