@@ -41,12 +41,12 @@ def misses(
     job: Job, outcome: Sweep, settings: Options, limit_bytes: float, *, calibration: Calibration
 ) -> tuple[Miss, ...]:
     """Legal plans that do not fit, nearest first: such as would win, if any plan fits."""
-    kept, best = outcome.misses, outcome.best
+    kept, front = outcome.misses, outcome.frontier
     if kept is None:
         return ()
     order = np.lexsort((kept.step_s, kept.upper_bytes))
-    if best is not None:
-        order = order[kept.step_s[order] < best.step_s.min()]
+    if front is not None:
+        order = order[kept.step_s[order] < front.step_s[0]]
     return tuple(
         _miss(job, kept, index, settings, limit_bytes, outcome=outcome, calibration=calibration)
         for index in order[:SHOWN]
@@ -68,9 +68,9 @@ def _miss(
     over = float(kept.upper_bytes[index]) - limit_bytes
     step = float(kept.step_s[index])
     words = f"{over / GIB:.1f} GiB more memory per GPU would admit it"
-    if outcome.best is not None:
-        gain = float(outcome.best.step_s.min()) / step - 1
-        words += f", {100 * gain:.1f}% faster than the best"
+    if outcome.frontier is not None:
+        gain = float(outcome.frontier.step_s[0]) / step - 1
+        words += f", {100 * gain:.1f}% faster than the fastest that fits"
     elif found := remedies(one, limit_bytes, calibration):
         words += f", or {found[0]}"
     return Miss(

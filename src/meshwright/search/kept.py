@@ -29,7 +29,7 @@ DETAILS = HIDDEN | {
     "recompute_modules",
     "recompute_layers",
 }
-PIVOTS = 8  # points of the front against which a block is weeded first
+PIVOTS = 4  # points of the front against which a block is weeded first
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,24 +118,29 @@ def threshold(kept: Kept | None, objective: str, keep: int) -> float:
 
 
 def weed(
-    front: Kept | None, step: NDArray[np.float64], peak: NDArray[np.float64]
+    front: Kept | None,
+    step: NDArray[np.float64],
+    used: NDArray[np.float64],
+    *,
+    memory: str = "peak_bytes",
 ) -> NDArray[np.bool_]:
-    """Plans that a few points of the front do not beat in both time and memory."""
+    """Plans that a few points of the front do not beat in both time and memory (`used`)."""
     alive = np.ones(step.shape, dtype=bool)
     if front is None or not len(front):
         return alive
     places = np.unique(np.linspace(0, len(front) - 1, PIVOTS).astype(np.int64))
+    bytes_used = getattr(front, memory)
     for place in places:
-        alive &= (step <= front.step_s[place]) | (peak < front.peak_bytes[place])
+        alive &= (step <= front.step_s[place]) | (used < bytes_used[place])
     return alive
 
 
-def pareto(kept: Kept | None) -> Kept | None:
-    """The plans that no other beats in both step time and peak memory, fastest first."""
+def pareto(kept: Kept | None, *, memory: str = "peak_bytes") -> Kept | None:
+    """The plans that no other beats in both step time and memory, fastest first."""
     if kept is None or not len(kept):
         return kept
-    order = np.lexsort((*kept.fields.values(), kept.peak_bytes, kept.step_s))
-    memory = kept.peak_bytes[order]
-    running = np.minimum.accumulate(memory)
-    better = np.concatenate([[True], memory[1:] < running[:-1]])
+    bytes_used = getattr(kept, memory)
+    order = np.lexsort((*kept.fields.values(), bytes_used, kept.step_s))
+    running = np.minimum.accumulate(bytes_used[order])
+    better = np.concatenate([[True], running[1:] < running[:-1]])
     return kept.rows(order[better])

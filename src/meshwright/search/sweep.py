@@ -49,9 +49,9 @@ class Sweep:
     `rejected` counts candidates by the first rule that refused them, and under "memory" those that
     would not fit; with the feasible ones they are all `candidates`. `best` are feasible plans by
     the objective that differ in more than `kept.DETAILS`, `variants` those that differ in more than
-    `kept.HIDDEN`; `frontier` is the Pareto front of step time and memory, `misses` the same
-    front of the legal plans that do not fit. `interrupted` is True when the pass was stopped before
-    its end.
+    `kept.HIDDEN`; `frontier` is the Pareto front of step time and peak, `misses` that of step time
+    and required memory over the legal plans that do not fit. `interrupted` is True when the pass was
+    stopped before its end.
     """
 
     candidates: int = 0
@@ -184,8 +184,13 @@ def _merge(
     result.feasible += found
     if missed:
         result.rejected[MEMORY_CODE] += missed
-        near = _pick(part, alive & ~good & weed(result.misses, step, peak), costs)
-        result.misses = result.misses if near is None else pareto(joined(result.misses, near))
+        if result.frontier is None:
+            worthwhile = weed(result.misses, step, upper, memory="upper_bytes")
+        else:  # a slower plan would not win if it did fit
+            worthwhile = step < result.frontier.step_s[0]
+        near = _pick(part, alive & ~good & worthwhile, costs)
+        if near is not None:
+            result.misses = pareto(joined(result.misses, near), memory="upper_bytes")
     if not found:
         return
     score = upper if aim.objective == "memory" else step
@@ -219,9 +224,10 @@ def _pick(
     part: Group, good: NDArray[np.bool_], costs: tuple[NDArray[np.float64], ...]
 ) -> Kept | None:
     """The good plans of a block as flat columns."""
-    places = np.nonzero(good)
-    if not places[0].size:
+    chosen = np.flatnonzero(good)
+    if not chosen.size:
         return None
+    places = np.unravel_index(chosen, part.shape)
     fields: Table = {}
     for table, place in zip((part.outer, part.inner, part.rows), places, strict=True):
         fields |= {name: column[place] for name, column in table.items()}
