@@ -39,6 +39,7 @@ OUTER_FIELDS = (
     "overlap_param_gather",
 )
 MAX_MICRO_BATCH = 16
+MAX_TOKENS = 1 << 15  # of a micro-batch: from here on kernels gain nothing from more
 MAX_VPP = 16
 UNEVEN = 1.1  # layers of the longest chunk over the mean, up to which interleaving is considered
 
@@ -68,7 +69,10 @@ def _micro_batches(model: Model, workload: Workload, settings: Options) -> list[
     batch = workload.global_batch_size
     if settings.exhaustive and not model.is_moe:
         return divisors(batch)
-    sizes = (1 << power for power in range(MAX_MICRO_BATCH.bit_length()))
+    most = MAX_MICRO_BATCH
+    if not settings.exhaustive:
+        most = min(most, max(MAX_TOKENS // workload.seq_len, 2))
+    sizes = (1 << power for power in range(most.bit_length()))
     return [size for size in sizes if batch % size == 0]
 
 
@@ -147,7 +151,8 @@ def _recompute(model: Model, settings: Options) -> list[tuple[int, int, int]]:
     kinds = allowed("recompute", implied, settings)
     modules = allowed("recompute_modules", _modules(model, settings), settings)
     plain = allowed("recompute_modules", [int(RecomputeModule.CORE_ATTENTION)], settings)
-    depths = allowed("recompute_layers", [0, 1, 2, 4], settings)
+    some = settings.exhaustive or not model.is_moe
+    depths = allowed("recompute_layers", [0, 1, 2, 4] if some else [0], settings)
     shallow = allowed("recompute_layers", [0], settings)
     rows = [(k, m, n) for k in kinds if k == NONE for m in plain for n in shallow]
     rows += [(k, m, n) for k in kinds if k == SELECTIVE for m in modules for n in shallow]

@@ -185,7 +185,7 @@ def _context_kinds(cp: int, settings: Options) -> list[int]:
     """Ways to exchange keys and values over cp ranks."""
     if cp == 1:
         return [settings.base.context_parallel]  # type: ignore[list-item]
-    kinds = [ContextParallel.RING, ContextParallel.ULYSSES]
+    kinds = [ContextParallel.RING, ContextParallel.ULYSSES][: 1 + settings.exhaustive]
     return allowed("context_parallel", [int(kind) for kind in kinds], settings)
 
 
