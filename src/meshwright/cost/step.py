@@ -255,21 +255,19 @@ def _stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
 
     The allocator retries when the device is nearly full. Hand-overs stall once per pipeline
     neighbor where the network is crowded: on many nodes, or (for stacks that reduce gradients at
-    every micro-batch) where nothing is sharded and replicas span nodes. Without a pipeline the
-    crowd is felt at twice the nodes.
+    every micro-batch) where nothing is sharded and replicas span nodes.
     """
     full = np.asarray(peak_bytes) / job.cluster.gpu.memory_bytes - stack.thrash_share
     thrash = stack.thrash_s * np.clip(full / 0.05 + 0.5, 0.0, 1.0)
     if not stack.p2p_stall_s:
         return thrash
     plan, nodes = job.plan, job.cluster.num_nodes
-    staged = np.asarray(plan.pp) > 1
-    crowd = (nodes / (stack.p2p_stall_nodes * np.where(staged, 1.0, 2.0))) ** STALL_STEEPNESS
+    crowd = (nodes / stack.p2p_stall_nodes) ** STALL_STEEPNESS
     felt = crowd / (1.0 + crowd)
     if stack.reduce_every_microbatch and nodes >= STALL_LEAST_NODES:
-        alone = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1) & staged
+        alone = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1)
         felt = np.where(alone, 1.0, felt)
-    neighbors = np.clip(np.asarray(plan.pp) - 1, 1, 2)
+    neighbors = np.minimum(np.asarray(plan.pp) - 1, 2)
     return thrash + stack.p2p_stall_s * neighbors * felt
 
 
