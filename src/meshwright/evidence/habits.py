@@ -26,7 +26,7 @@ class Habits:
     """
 
     pattern: str
-    stacks: tuple[tuple[int, str], ...]
+    stacks: tuple[tuple[float, str], ...]
     megatron: bool = False
     fsdp: bool = False
     xla: bool = False
@@ -43,7 +43,7 @@ class Habits:
     tp_shards_sequence: bool = False
     reports_first_rank: bool = False
 
-    def stack(self, year: int) -> str:
+    def stack(self, year: float) -> str:
         """The name of the stack of `year`, the oldest for years before it."""
         names = [name for since, name in self.stacks if since <= year]
         return names[-1] if names else self.stacks[0][1]
@@ -89,7 +89,7 @@ FRAMEWORKS: tuple[Habits, ...] = (
     ),
     Habits(
         pattern=r"megatron-?bridge",
-        stacks=((2025, "megatron-bridge-2025"), (2026, "megatron-bridge-2026")),
+        stacks=((2025, "megatron-bridge-2025"), (2026.4, "megatron-bridge-2026")),
         megatron=True,
         grad_bytes=2,
         reduce_bytes=2,
@@ -239,14 +239,16 @@ def habits_of(row: Row) -> Habits:
     return UNKNOWN
 
 
-def year_of(row: Row) -> int:
+def year_of(row: Row) -> float:
     """The year of the framework: that of its version string where it has one, else of the row.
 
-    Version strings name years ("2022-2023", the last counts) or NeMo containers ("25.09").
+    Version strings name years ("2022-2023", the last counts) or NeMo containers ("25.09", which is
+    2025 and two thirds).
     """
     version = row.text("framework_version")
     years = [int(y) for y in re.findall(r"\b(20[12]\d)\b", version)]
-    containers = [2000 + int(y) for y in re.findall(r"\b(2[3-9])\.\d\d\b", version)]
+    found = re.findall(r"\b(2[3-9])\.(0[1-9]|1[0-2])\b", version)
+    containers = [2000 + int(y) + (int(month) - 1) / 12 for y, month in found]
     if years or containers:
         return max(years or containers)
     return row.integer("year") or 2024
