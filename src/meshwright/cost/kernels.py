@@ -96,7 +96,7 @@ def _wide_precision(precision: Any) -> Any:
 
 def _by_precision(precision: Any, seconds: Callable[[str], Any]) -> Any:
     """`seconds` by precision name, evaluated once for each precision that occurs."""
-    kinds = np.unique(precision)
+    kinds = np.unique(precision) if np.ndim(precision) else [precision]
     result: Any = seconds(PEAK_NAME[Precision(int(kinds[0]))])
     for kind in kinds[1:]:
         result = np.where(precision == kind, seconds(PEAK_NAME[Precision(int(kind))]), result)

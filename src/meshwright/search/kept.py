@@ -128,7 +128,7 @@ def weed(
     alive = np.ones(step.shape, dtype=bool)
     if front is None or not len(front):
         return alive
-    places = np.unique(np.linspace(0, len(front) - 1, PIVOTS).astype(np.int64))
+    places = sorted({len(front) * part // PIVOTS for part in range(PIVOTS)})
     bytes_used = getattr(front, memory)
     for place in places:
         alive &= (step <= front.step_s[place]) | (used < bytes_used[place])

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
     from meshwright.search.space import Space, Table
 
-LARGE = 1 << 20  # plans, from which sorting them by kind saves more than it costs
+MANY = 1 << 18  # plans, from which sorting them by schedule saves more than it costs
+LARGE = 1 << 20  # ... and by whether they shard parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,9 +155,10 @@ def _alike(
     In a large space those of another schedule, and plans that shard parameters, are kept apart:
     each then costs the formulas of its own kind only.
     """
-    large = length(rows) * space.num_options > LARGE
-    sharded = large & (space.outer["zero_stage"] >= 3)
-    kinds = np.stack([rows["schedule"], rows["vpp"] > 1], axis=1).astype(np.uint8) * large
+    count = length(rows) * space.num_options
+    sharded = (space.outer["zero_stage"] >= 3) & (count > LARGE)
+    kinds = np.stack([rows["schedule"], rows["vpp"] > 1], axis=1).astype(np.uint8)
+    kinds *= count > MANY
     key = np.concatenate([np.packbits(inner, axis=1), np.packbits(outer, axis=1), kinds], axis=1)
     first, member = distinct(*key.T)
     found = [

@@ -68,11 +68,21 @@ def stage_memory(
     ranks = _ranks(job) if stages is None else tuple(("", stage.rank) for stage in stages)
     held = stages if stages is not None else _held(job, ranks)
     per_parameter = rates(job)
+    at_once = stages is None and _is_one(job.plan)
+    columns = [stage_layers(job, np.arange(len(held)))] if at_once else held
     found = [
         stage_memory_of(job, layers, stage.rank, stage=stage, rates=per_parameter, stack=stack)
-        for stage in held
+        for stage in columns
     ]
+    if at_once:
+        found = [_rank_of(found[0], rank) for rank in range(len(held))]
     return _fullest(job, layers, ranks, found, held=held, stack=stack, detail=detail)
+
+
+def _rank_of(stages: StageMemory, rank: int) -> StageMemory:
+    """One rank of a column of all ranks."""
+    columns = {f.name: getattr(stages, f.name) for f in fields(stages)}
+    return StageMemory(**{n: c[rank] if np.ndim(c) else c for n, c in columns.items()})
 
 
 def _fullest(
