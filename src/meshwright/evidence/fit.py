@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 ROBUST_SCALE = 0.1  # errors beyond about 10% count linearly
 RELATIVE_STEP = 1e-3
+REWEIGHTINGS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,21 +172,24 @@ def linearize(
 
 
 def solve_without(linear: Linear, left_out: NDArray[np.int64]) -> dict[Key, float]:
-    """Values fitted to all rows but those at `left_out`, in the linear approximation."""
+    """Values fitted to all rows but those at `left_out`, in the linear approximation.
+
+    Iteratively reweighted least squares with the weights of the soft-L1 loss, clipped to bounds.
+    """
     kept = np.ones(linear.residuals.size, dtype=bool)
     kept[left_out] = False
     residuals, jacobian = linear.residuals[kept], linear.jacobian[kept]
-    found = _scipy_least_squares()(
-        lambda x: residuals + jacobian @ (x - linear.point),
-        linear.point,
-        jac=lambda _: jacobian,
-        bounds=(0.0, 1.0),
-        loss="soft_l1",
-        f_scale=ROBUST_SCALE,
-        x_scale=0.1,
-        max_nfev=40,
-    )
-    return {p.key: p.outward(float(x)) for p, x in zip(linear.parameters, found.x, strict=True)}
+    point = linear.point.copy()
+    for _ in range(REWEIGHTINGS):
+        now = residuals + jacobian @ (point - linear.point)
+        weighted = jacobian.T / np.sqrt(1.0 + (now / ROBUST_SCALE) ** 2)
+        step = np.linalg.solve(weighted @ jacobian, weighted @ now)
+        moved = np.clip(point - step, 0.0, 1.0)
+        done = np.abs(moved - point).max() < RELATIVE_STEP
+        point = moved
+        if done:
+            break
+    return {p.key: p.outward(float(x)) for p, x in zip(linear.parameters, point, strict=True)}
 
 
 def _starts(parameters: Sequence[Parameter]) -> Column:
