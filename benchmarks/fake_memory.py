@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 import tensor_plans
 
-DEPTHS = (2, 4)
+DEPTHS = (4, 6)  # at least four layers: the first and last two are told apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Measured:
             return high + (high - low) / (depths[1] - depths[0]) * (layers - depths[1])
 
         names = ("weights", "gradients", "optimizer", "activations")
-        phases = {k: line(v, other.phases[k]) for k, v in self.phases.items() if k in other.phases}
+        phases = {k: line(v, other.phases[k]) for k, v in self.phases.items()}
         parts = {n: line(getattr(self, n), getattr(other, n)) for n in names}
         return Measured(**parts, peak=max(phases.values()), phases=phases)
 
@@ -312,16 +312,18 @@ class Marks:
     def watch(self, layers: Any) -> list[Any]:
         """Mark where the first block ends forward, and where each block starts backward.
 
-        A peak that moves with depth is the larger of two straight lines, at the first and at the
-        last block; told apart, each extends linearly. Returns the handles of the hooks.
+        A peak that moves with depth is the larger of straight lines, at the first blocks and at
+        the last; told apart, each extends linearly. Returns the handles of the hooks.
         """
         last = len(layers) - 1
+        names = {last: "head", last - 1: "backward_first", last - 2: "backward_second"}
+        names |= {0: "backward_penultimate"}
 
         def hook(index: int) -> Any:
             def after_forward(_module: Any, _inputs: Any, output: Any) -> None:
                 if index == 0:
                     self.mark("forward_first")
-                name = {last: "head", last - 1: "backward_first"}.get(index, "backward_middle")
+                name = names.get(index, "backward_middle")
                 tensor = tree_leaves(output)[0]
                 if tensor.requires_grad:
                     tensor.register_hook(lambda _gradient: self.mark(name))

@@ -62,7 +62,11 @@ def cases() -> list[Case]:
         for n in (8, 64)
         for k in kinds
     ]
-    return [*fsdp, *sizes, *tensor, *more, *both, *wide, *moe]
+    short = [
+        Case(fsdp=64, seq_len=1024, recompute="full"),
+        Case(model="qwen3-30b-a3b", fsdp=64, seq_len=1024, recompute="full"),
+    ]
+    return [*fsdp, *sizes, *tensor, *more, *both, *wide, *moe, *short]
 
 
 def quick_cases() -> list[Case]:

@@ -61,7 +61,7 @@ def end_bytes(job: Job, shape: Shape, stack: MemoryStack) -> EndBytes:
         head=counts.head / rows + counts.final_norm + counts.head_projection + counts.head_bias,
         tied=(counts.embedding if model.tie_word_embeddings else 0) / rows,
         mtp=(counts.mtp_projection + counts.mtp_norms) / mtp_layers + 0.0 * wide,
-        whole_gradient=whole + 0.0 * wide,
+        whole_gradient=np.where(np.asarray(plan.lora_rank) == 0, whole, 0.0) + 0.0 * wide,
         embedding_kept=masks + (shape.norm * wide if model.embedding_norm else 0.0),
         head_kept=(shape.norm * wide if model.final_norm else 0.0) + head_input,
         loss_peak=peak,

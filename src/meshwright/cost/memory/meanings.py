@@ -135,10 +135,15 @@ MEMORY: dict[str, Meaning] = {
         "torch autograd, order of the backward",
     ),
     "transient.optimizer": _stack("temporaries of a moment's size in the optimizer step"),
+    "buffers.gather": _exact(
+        "flat buffer that a gathered layer (or head) is copied out of, under ZeRO-3", FSDP
+    ),
     "buffers.reduce": _exact(
         "(compute + reduce bytes) * parameters of the largest unit, under ZeRO-2 and 3", FSDP
     ),
-    "buffers.reduce_last": _exact("the same for the embedding, reduced last", FSDP),
+    "buffers.reduce_last": _exact(
+        "the same for the last layer with what is gathered then, or for the embedding", FSDP
+    ),
     "buffers.gradient_copies": _stack("16-bit gradients beside a wider accumulation buffer"),
     "buffers.buckets": _stack("buckets of replicated data parallelism"),
     "buffers.weight_gradients": _stack(
@@ -149,7 +154,9 @@ MEMORY: dict[str, Meaning] = {
     ),
     "host": _exact("offloaded optimizer states and activations of the rank", ZERO),
     "moment.load": _exact("weights + optimizer + copies + workspace", "sum of its parts"),
-    "moment.forward": _exact("load + gradients + activations + gathered layer", "sum of its parts"),
+    "moment.forward": _exact(
+        "load + gradients + activations + gathered layers + gather buffer", "sum of its parts"
+    ),
     "moment.loss": _exact(
         "load + gradients + activations + larger of loss and head backward + gathered head",
         "sum of its parts",

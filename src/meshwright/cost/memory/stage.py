@@ -48,6 +48,7 @@ class StageMemory:
     gathered_layer: Any
     gathered_model: Any
     gathered_head: Any
+    gather_buffer: Any
     reduce_buffer: Any
     reduce_last: Any
     grad_copies: Any
@@ -244,12 +245,18 @@ def _transients(
     keeps = np.where(plan.reshard_after_forward, 0.0, 1.0)
     blocks = _pair(p.all[0] - head - embedding, p.all[1], rates.gathered) * keeps
     whole = stage.embedding * ends.whole_gradient * rates.gathered[0]
+    prefetched = gathered * stack.prefetch_layers
+    layer = (gathered + prefetched) * (1 - keeps)
+    head_gathered, head_reduced = head * rates.gathered[0], head * rates.reduced[0]
     return {
-        "gathered_layer": gathered * (1 + stack.prefetch_layers) * (1 - keeps),
+        "gathered_layer": layer,
         "gathered_model": blocks,
-        "gathered_head": head * rates.gathered[0],
-        "reduce_buffer": np.maximum(reduced, head * rates.reduced[0]),
-        "reduce_last": np.maximum(gathered + reduced, embedding * rates.reduced[0] + whole),
+        "gathered_head": head_gathered,
+        "gather_buffer": np.maximum(gathered, 2 * head_gathered - layer),
+        "reduce_buffer": np.maximum(reduced, head_reduced - prefetched * (1 - keeps)),
+        "reduce_last": np.maximum(
+            gathered + prefetched + reduced, embedding * rates.reduced[0] + whole
+        ),
         **_beside(job, layers, p, rates=rates, stack=stack),
         "head_backward": stage.head * ends.logit_gradients + head * stack.weight_gradient_bytes,
         "activation_gradients": greatest([b.gradients for b in layers.blocks]),
@@ -308,7 +315,7 @@ def _moments(
     computing = kept.made_again + transients["activation_gradients"]
     return {
         "load": before,
-        "forward": with_layer + held,
+        "forward": with_layer + held + transients["gather_buffer"],
         "loss": (resident + transients["gathered_head"])
         + held
         + np.maximum(kept.loss_peak, transients["head_backward"]),

@@ -177,6 +177,7 @@ TERM_OF_FIELD = {
     "gathered_head": "transient.gathered_head",
     "recomputed": "transient.recomputed",
     "activation_gradients": "transient.gradients",
+    "gather_buffer": "buffers.gather",
     "reduce_buffer": "buffers.reduce",
     "reduce_last": "buffers.reduce_last",
     "optimizer_temporaries": "transient.optimizer",
