@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.cost.memory.shape import INPUT_BYTES
 from meshwright.plan.job import expert_shard_group, shard_group
 from meshwright.plan.plan import Optimizer, Precision
 
@@ -110,11 +111,13 @@ def _reduced(job: Job, groups: tuple[Any, Any], compute: Any) -> tuple[Any, Any]
 
 
 def _fp8_copy(job: Job) -> Any:
-    """Bytes per matrix weight of 8-bit copies, one for each direction of use.
+    """Bytes per matrix weight of 8-bit or narrower copies, one for each direction of use.
 
     Transformer Engine keeps the row-wise and the column-wise copy beside a 16-bit weight, and the
     second beside an 8-bit one.
     """
     plan = job.plan
-    narrow = np.asarray(plan.precision) >= int(Precision.FP8)
-    return np.where(narrow, np.where(np.asarray(plan.param_bytes) > 1, 2.0, 1.0), 0.0)
+    precision = np.asarray(plan.precision)
+    width = np.array([INPUT_BYTES[p] for p in sorted(INPUT_BYTES)])[precision]
+    copies = np.where(np.asarray(plan.param_bytes) > 1, 2.0, 1.0)
+    return np.where(precision >= int(Precision.FP8), copies * width, 0.0)
