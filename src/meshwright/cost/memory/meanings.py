@@ -41,7 +41,7 @@ MEMORY: dict[str, Meaning] = {
     "upper": _stack("(peak + gathered_more) * (1 + upper_share) + upper_gib"),
     "weights": _exact("parameters * param_bytes / (shards under ZeRO-3)", ZERO),
     "weights.fp8_copies": _stack(
-        "matrix weights * 2 copies (1 beside 8-bit weights) of the products' width, one a direction",
+        "matrix weights * 2 copies (1 beside 8-bit weights) of the products' width",
         "Transformer Engine, fp8 weight caching",
     ),
     "gradients": _exact("trained parameters * grad_bytes / (shards under ZeRO-2 and 3)", ZERO),
