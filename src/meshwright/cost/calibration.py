@@ -44,6 +44,7 @@ class Stack:
 
     matmul: float = 1.0  # extra time factor is 1/matmul: casts, layouts, unfused bias
     attention: float = 1.0  # speed of the fused attention kernel against the measured curve
+    attention_generation: int = 3  # 2: FlashAttention-2 kernels, slower from Hopper on
     unfused_passes: float = 8.0  # passes over the score matrix, forward, without a fused kernel
     elementwise: float = 1.5  # bytes moved between the products, 1 = every chain fused
     host_layer_s: float = 0.3e-3  # host time to launch one block's forward kernels
