@@ -17,7 +17,7 @@ def test_the_175b_space_contains_all_of_calculon():
 
     Where dp does not divide 1536 sequences Calculon trains on fewer; those are other workloads.
     """
-    job, found = search(
+    _job, found = search(
         "gpt3-175b", gpus="A100-80GB:8", nodes=512, seq_len=2048, batch=1536, exhaustive=True
     )
     fits = sensible(found.mesh, found.batch, layers=96, settings=found.settings)
@@ -112,6 +112,6 @@ def test_an_unusual_schedule_comes_when_pinned():
 
 
 def test_unknown_fields_are_refused():
-    job, found = search()
+    job, _found = search()
     with pytest.raises(UnknownName, match="tpp"):
         space(job.model, job.cluster, job.workload, Options(pins={"tpp": (1,)}))
