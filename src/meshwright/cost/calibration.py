@@ -102,13 +102,14 @@ class Calibration:
 
     def with_values(self, values: Mapping[tuple[str, str, str], float]) -> Calibration:
         """A copy in which (table, entry, parameter) have new values; used by the fit."""
-        hardware, stacks = dict(self.hardware), dict(self.stacks)
+        tables: dict[str, dict[str, Any]] = {
+            "hardware": dict(self.hardware),
+            "stack": dict(self.stacks),
+        }
         for (table, entry, parameter), value in values.items():
-            if table == "hardware":
-                hardware[entry] = replace(hardware[entry], **{parameter: value})
-            else:
-                stacks[entry] = replace(stacks[entry], **{parameter: value})
-        return Calibration(hardware=hardware, stacks=stacks)
+            entries = tables[table]
+            entries[entry] = replace(entries[entry], **{parameter: value})
+        return Calibration(hardware=tables["hardware"], stacks=tables["stack"])
 
 
 def calibration_from_table(table: Mapping[str, Any]) -> Calibration:

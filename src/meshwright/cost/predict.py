@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.cost.calibration import default_calibration
-from meshwright.cost.memory import memory, memory_stack, stage_memory
+from meshwright.cost.memory import meanings, memory, memory_stack, stage_memory
 from meshwright.cost.step import PARTS, combine, step_time
-from meshwright.cost.terms import TIME, Term
+from meshwright.cost.terms import TIME, Meaning, Term
 from meshwright.hardware import efficiency
 from meshwright.model.flops import flops_per_token
 from meshwright.plan.job import num_microbatches
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 NINETY_PERCENT = 1.645  # half-width of a 90% normal interval in standard deviations
 MFU_CONVENTION = "model_causal"
+WHOLE = Meaning(
+    formula="the fullest moment of the step", source="maximum of its moments", evidence="exact"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,10 +123,32 @@ def predict(job: Job, calibration: Calibration | None = None) -> Prediction:
 
 
 def _memory_terms(job: Job, used: Memory) -> dict[str, Term]:
-    """Memory's terms by name, the whole first."""
-    whole = Term(value=float(used.peak_bytes), unit="bytes", evidence="exact")
-    parts = {n: Term(value=float(v), unit="bytes") for n, v in used.terms.items()}
-    return {"memory": whole, **parts}
+    """Memory's terms by name: the fullest rank's peak, each rank's peak, then every part."""
+    peaks = {n.removesuffix(".peak"): v for n, v in used.terms.items() if n.endswith(".peak")}
+    heads = {"memory": used.peak_bytes, **peaks}
+    terms = {name: _memory_term(name, value, WHOLE, {}) for name, value in heads.items()}
+    operands = {name: meanings.operands_of(job, _rank(name)) for name in peaks}
+    for name, value in used.terms.items():
+        meaning = meanings.meaning_of(name) or WHOLE
+        terms[name] = _memory_term(name, value, meaning, operands[".".join(name.split(".")[:2])])
+    return terms
+
+
+def _memory_term(name: str, value: Any, meaning: Meaning, operands: Mapping[str, float]) -> Term:
+    """One term with what its name means."""
+    return Term(
+        value=float(value),
+        unit=meanings.unit_of(name),
+        formula=meaning.formula,
+        source=meaning.source,
+        evidence=meaning.evidence,
+        operands=operands,
+    )
+
+
+def _rank(name: str) -> int:
+    """The pipeline rank of `memory.stage<rank>`."""
+    return int(name.removeprefix("memory.stage"))
 
 
 def sigma(job: Job, calibration: Calibration) -> float:

@@ -263,7 +263,7 @@ def _stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
         return thrash
     plan, nodes = job.plan, job.cluster.num_nodes
     crowd = (nodes / stack.p2p_stall_nodes) ** STALL_STEEPNESS
-    felt = crowd / (1.0 + crowd)
+    felt: Any = crowd / (1.0 + crowd)
     if stack.reduce_every_microbatch and nodes >= STALL_LEAST_NODES:
         alone = (np.asarray(plan.zero_stage) == 0) & (np.asarray(plan.dp) > 1)
         felt = np.where(alone, 1.0, felt)

@@ -138,7 +138,7 @@ class Plan:
     loss_chunks: IntColumn = 1  # logits materialised in this many slices
     fused_loss: BoolColumn = False  # no fp32 copy of the logits
     vocab_over_pipeline: BoolColumn = False  # vocabulary parallelism over pp (arXiv 2411.05288)
-    vocab_interlaced: BoolColumn = False  # its vocabulary passes stop all stages (section 5.1 there)
+    vocab_interlaced: BoolColumn = False  # its passes stop all stages (section 5.1)
     padded_vocab_size: IntColumn = 0  # rows of embedding and head with padding; 0 = not stated
 
     recompute: IntColumn = int(Recompute.NONE)
