@@ -187,7 +187,8 @@ def lines(report: dict[str, Any]) -> list[str]:
         c = report["calculon"]
         text.append(
             f"Calculon: {c['plans_per_second']:.0f} plans a CPU second, "
-            f"its space {c['plans']:,.0f}; meshwright does {report['times_calculon']:,.0f} times as many"
+            f"its space {c['plans']:,.0f}; "
+            f"meshwright does {report['times_calculon']:,.0f} times as many"
         )
     return text + [f"MISSED {what}" for what in missed(report)]
 

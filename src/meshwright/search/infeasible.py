@@ -15,24 +15,26 @@ import numpy as np
 from meshwright.cost.predict import evaluate
 from meshwright.plan.plan import Recompute, RecomputeModule
 from meshwright.plan.words import word
-from meshwright.rules.rule import check, pruning_rules
+from meshwright.rules.rule import check, mask, pruning_rules
 from meshwright.search.result import GIB, Miss, Relaxation
-from meshwright.search.space import space
+from meshwright.search.space import length, space, take
 from meshwright.search.sweep import MEMORY_CODE, Aim, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from meshwright.base.finding import Finding
     from meshwright.cost.calibration import Calibration
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
     from meshwright.search.kept import Kept
-    from meshwright.search.space import Options
+    from meshwright.search.space import Options, Space
     from meshwright.search.sweep import Sweep
 
 MAX_GROWTH = 1024  # times the GPUs asked for, before giving up on a minimum
 MAX_GPUS = 1 << 20
+SAMPLE = 4096  # candidates looked at for the least illegal one
 SHOWN = 3
 MAX_SET = 2  # pins and bans relaxed together, before all of them are
 
@@ -125,6 +127,26 @@ def _wording(changes: Mapping[str, Any]) -> str:
     return " with ".join(
         f"{n} = {', '.join(v) if isinstance(v, list) else v}" for n, v in texts.items()
     )
+
+
+def refusals(job: Job, candidates: Space) -> tuple[Finding, ...]:
+    """What the rules have against the candidate that breaks fewest of them, from a sample.
+
+    For a space without a legal plan. The first options stand for all; empty for an empty space.
+    """
+    mesh, batch = candidates.mesh, candidates.batch
+    if not (length(mesh) and length(batch) and candidates.num_options):
+        return ()
+    pairs = np.linspace(0, length(mesh) * length(batch) - 1, SAMPLE).astype(np.int64)
+    left, right = np.divmod(np.unique(pairs), length(batch))
+    first = {n: c[0].item() for n, c in (candidates.inner | candidates.outer).items()}
+    rows = take(mesh, left) | take(batch, right)
+    base = candidates.settings.base.replace(**first)
+    fired = mask(job.with_plan(base.replace(**rows)), pruning_rules())
+    broken = sum(np.broadcast_to(m, len(left)).astype(np.int64) for m in fired.values())
+    least = int(np.argmin(broken))
+    plan = base.replace(**{n: c[least].item() for n, c in rows.items()})
+    return tuple(check(job.with_plan(plan), pruning_rules()))
 
 
 def relaxations(

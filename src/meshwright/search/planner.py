@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.predict import predict
 from meshwright.plan.job import Job, Workload
-from meshwright.search.infeasible import minimum_gpus, misses, plan_at, relaxations
+from meshwright.search.infeasible import minimum_gpus, misses, plan_at, refusals, relaxations
 from meshwright.search.result import Candidate, Result, assumed, describe
 from meshwright.search.sensitivity import swings
 from meshwright.search.space import Options, space
@@ -50,9 +50,10 @@ def plan_job(
     calibration = calibration or default_calibration()
     job = Job(model=model, cluster=cluster, workload=workload, plan=settings.base, stack=stack)
     limit = cluster.gpu.memory_bytes * memory_share
+    candidates = space(model, cluster, workload, settings)
     outcome = sweep(
         job,
-        space(model, cluster, workload, settings),
+        candidates,
         aim=Aim(limit_bytes=limit, objective=objective),
         calibration=calibration,
         progress=progress,
@@ -61,7 +62,8 @@ def plan_job(
     if len(rows) < top:  # too few that differ much: those that differ in details
         rows = distinct_candidates(job, outcome.variants, top, settings, calibration)
     if objective == "cost":
-        rows = _cheapest(job, rows, settings=settings, top=top, calibration=calibration)
+        share = memory_share
+        rows = _cheapest(job, rows, share, settings=settings, top=top, calibration=calibration)
     result = Result(
         job=job,
         rows=rows,
@@ -77,16 +79,17 @@ def plan_job(
         notes=_notes(outcome),
     )
     if outcome.interrupted:
-        pass
-    elif not rows:
+        return replace(result, seconds=time.process_time() - started)
+    if not rows:
         result = replace(
             result,
+            refusals=() if outcome.costed else refusals(job, candidates),
             relaxations=relaxations(job, settings, limit_bytes=limit, calibration=calibration),
             minimum_gpus=minimum_gpus(
                 job, settings, outcome, memory_share=memory_share, calibration=calibration
             ),
         )
-    elif sensitivity and outcome.best is not None:
+    elif sensitivity and outcome.best is not None and objective != "memory":
         found = swings(job, outcome.best, settings, calibration)
         result = replace(result, sensitivity=found)
     return replace(result, seconds=time.process_time() - started)
@@ -125,6 +128,7 @@ def distinct_candidates(
 def _cheapest(
     job: Job,
     rows: tuple[Candidate, ...],
+    memory_share: float,
     *,
     settings: Options,
     top: int,
@@ -139,7 +143,7 @@ def _cheapest(
         outcome = sweep(
             smaller,
             space(job.model, cluster, job.workload, settings),
-            aim=Aim(limit_bytes=cluster.gpu.memory_bytes),
+            aim=Aim(limit_bytes=cluster.gpu.memory_bytes * memory_share),
             calibration=calibration,
         )
         if outcome.best is None:

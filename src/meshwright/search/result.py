@@ -11,6 +11,7 @@ from meshwright.plan.plan import ContextParallel, Optimizer, Plan, Precision, Re
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.base.finding import Finding
     from meshwright.cost.predict import Prediction
 
 GIB = 2.0**30
@@ -86,7 +87,8 @@ class Result:
     """The outcome of `plan`. `rows` are the best distinct plans; empty when nothing fits.
 
     `rejected` maps a rule code (or "memory") to the number of candidates it refused; `candidates`
-    counts all plans of the space, `costed` those fully predicted, `feasible` those that fit.
+    counts all plans of the space, `costed` those fully predicted, `feasible` those that fit. When
+    the rules admit no plan at all, `refusals` is what they have against the least illegal one.
     """
 
     job: Job
@@ -102,6 +104,7 @@ class Result:
     sensitivity: tuple[Swing, ...] = ()
     assumptions: tuple[str, ...] = ()
     objective: str = "throughput"
+    refusals: tuple[Finding, ...] = ()
     limit_bytes: float = 0.0
     seconds: float = 0.0
     notes: tuple[str, ...] = field(default=())

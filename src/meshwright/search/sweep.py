@@ -50,8 +50,8 @@ class Sweep:
     would not fit; with the feasible ones they are all `candidates`. `best` are feasible plans by
     the objective that differ in more than `kept.DETAILS`, `variants` those that differ in more than
     `kept.HIDDEN`; `frontier` is the Pareto front of step time and peak, `misses` that of step time
-    and required memory over the legal plans that do not fit. `interrupted` is True when the pass was
-    stopped before its end.
+    and required memory over the legal plans that do not fit. `interrupted` is True when the pass
+    was stopped before its end.
     """
 
     candidates: int = 0
