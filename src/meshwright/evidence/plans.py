@@ -189,6 +189,7 @@ def _loss(row: Row, habits: Habits) -> dict[str, Any]:
     return {
         "fused_loss": habits.fused_loss,
         "vocab_over_pipeline": row.says("pp_schedule", spread),
+        "vocab_interlaced": row.says("pp_schedule", "interlaced"),
         "loss_chunks": 8 if _ladder_reached(row, "chunked cross entropy") else 1,
     }
 

@@ -93,7 +93,7 @@ def memory_terms(held: Memory, stack: MemoryStack, *, first_rank: bool) -> dict[
     negative) takes the difference.
     """
     prefixes = sorted({".".join(name.split(".")[:2]) for name in held.terms})
-    peaks = _by_rank(held, prefixes, ("peak",))
+    peaks, bounds = (_by_rank(held, prefixes, (part,)) for part in ("peak", "upper"))
     chosen = np.zeros_like(peaks[:1], dtype=int) if first_rank else peaks.argmax(axis=0)[None]
     peak = np.take_along_axis(peaks, chosen, axis=0)[0]
     terms = {
@@ -103,7 +103,7 @@ def memory_terms(held: Memory, stack: MemoryStack, *, first_rank: bool) -> dict[
     reserved = peak * (1 + stack.fragmentation)
     totals = {
         "peak_gib": peak / GIB,
-        "upper_gib": stack.upper_bytes(peak) / GIB,
+        "upper_gib": np.take_along_axis(bounds, chosen, axis=0)[0] / GIB,
         "reserved_gib": reserved / GIB,
         "device_gib": reserved / GIB + stack.context_gib,
     }
