@@ -116,8 +116,7 @@ def refused_pins(result: Result, pins: Mapping[str, Any]) -> list[Finding]:
     """What the rules have against the single-valued pins themselves, whatever the rest of the plan.
 
     A rule is asked when it reads pinned fields alone, or the mesh alone; degrees that are not
-    pinned take the GPUs that are left. Where none of them objects, what all rules have against the
-    least illegal candidate. `pins` are as given to `plan`.
+    pinned take the GPUs that are left. `pins` are as given to `plan`.
     """
     from meshwright.rules.rule import check as check_job
     from meshwright.rules.rule import pruning_rules
@@ -131,8 +130,7 @@ def refused_pins(result: Result, pins: Mapping[str, Any]) -> list[Finding]:
         and (set(rule.reads) <= pinned | {"etp"} or set(rule.reads) <= _MESH)
     ]
     job = result.job
-    found = check_job(job.with_plan(Plan(**_filled(fixed, job.cluster.num_gpus))), asked)
-    return found or list(result.refusals)
+    return check_job(job.with_plan(Plan(**_filled(fixed, job.cluster.num_gpus))), asked)
 
 
 def _filled(fixed: Mapping[str, Any], num_gpus: int) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def test_illegal_pins_name_the_rule_and_legal_values(pins, code, hint):
     found = plan(pins=pins)
     assert not found.rows
     assert found.costed == 0
-    findings = {f.code: f for f in refused_pins(found, pins)}
+    findings = {f.code: f for f in (*refused_pins(found, pins), *found.refusals)}
     assert code in findings
     assert hint in findings[code].hint
     assert any(relaxation.admits for relaxation in found.relaxations)

@@ -58,6 +58,7 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
 
         output.write_file(write, write_job(result.best.job))
     refused = [] if result.rows else api.refused_pins(result, _pins(asked))
+    refused = refused or list(result.refusals)
     if as_json:
         from meshwright.report.result import result_record
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.cost.calibration import default_calibration
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
     from meshwright.search.kept import Kept
+    from meshwright.search.space import Space
     from meshwright.search.sweep import Sweep
 
 
@@ -47,24 +48,57 @@ def plan_job(
     """
     started = time.process_time()
     settings = settings or Options()
-    calibration = calibration or default_calibration()
     job = Job(model=model, cluster=cluster, workload=workload, plan=settings.base, stack=stack)
-    limit = cluster.gpu.memory_bytes * memory_share
-    candidates = space(model, cluster, workload, settings)
+    question = _Question(
+        job=job,
+        candidates=space(model, cluster, workload, settings),
+        aim=Aim(limit_bytes=cluster.gpu.memory_bytes * memory_share, objective=objective),
+        calibration=calibration or default_calibration(),
+        memory_share=memory_share,
+    )
     outcome = sweep(
         job,
-        candidates,
-        aim=Aim(limit_bytes=limit, objective=objective),
-        calibration=calibration,
+        question.candidates,
+        aim=question.aim,
+        calibration=question.calibration,
         progress=progress,
     )
+    result = _result(question, outcome, top)
+    if outcome.interrupted:
+        pass
+    elif not result.rows:
+        result = _with_obstacles(question, outcome, result)
+    elif sensitivity and outcome.best is not None and objective != "memory":
+        found = swings(job, outcome.best, settings, question.calibration)
+        result = replace(result, sensitivity=found)
+    return replace(result, seconds=time.process_time() - started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """What is searched, for what, and by which cost model."""
+
+    job: Job
+    candidates: Space
+    aim: Aim
+    calibration: Calibration
+    memory_share: float
+
+    @property
+    def settings(self) -> Options:
+        """The pins and bans."""
+        return self.candidates.settings
+
+
+def _result(question: _Question, outcome: Sweep, top: int) -> Result:
+    """The outcome of a sweep with its best plans predicted in full."""
+    job, settings, calibration = question.job, question.settings, question.calibration
     rows = distinct_candidates(job, outcome.best, top, settings, calibration)
     if len(rows) < top:  # too few that differ much: those that differ in details
         rows = distinct_candidates(job, outcome.variants, top, settings, calibration)
-    if objective == "cost":
-        share = memory_share
-        rows = _cheapest(job, rows, share, settings=settings, top=top, calibration=calibration)
-    result = Result(
+    if question.aim.objective == "cost":
+        rows = _cheapest(question, rows, top)
+    return Result(
         job=job,
         rows=rows,
         candidates=outcome.candidates,
@@ -72,27 +106,27 @@ def plan_job(
         feasible=outcome.feasible,
         rejected=dict(outcome.rejected.most_common()),
         frontier=distinct_candidates(job, outcome.frontier, 8, settings, calibration),
-        misses=misses(job, outcome, settings, limit, calibration=calibration),
+        misses=misses(job, outcome, settings, question.aim.limit_bytes, calibration=calibration),
         assumptions=assumed(job),
-        objective=objective,
-        limit_bytes=limit,
+        objective=question.aim.objective,
+        limit_bytes=question.aim.limit_bytes,
         notes=_notes(outcome),
     )
-    if outcome.interrupted:
-        return replace(result, seconds=time.process_time() - started)
-    if not rows:
-        result = replace(
-            result,
-            refusals=() if outcome.costed else refusals(job, candidates),
-            relaxations=relaxations(job, settings, limit_bytes=limit, calibration=calibration),
-            minimum_gpus=minimum_gpus(
-                job, settings, outcome, memory_share=memory_share, calibration=calibration
-            ),
-        )
-    elif sensitivity and outcome.best is not None and objective != "memory":
-        found = swings(job, outcome.best, settings, calibration)
-        result = replace(result, sensitivity=found)
-    return replace(result, seconds=time.process_time() - started)
+
+
+def _with_obstacles(question: _Question, outcome: Sweep, result: Result) -> Result:
+    """The result of a search that found nothing, with what stands in the way."""
+    job, settings, calibration = question.job, question.settings, question.calibration
+    return replace(
+        result,
+        refusals=() if outcome.costed else refusals(job, question.candidates),
+        relaxations=relaxations(
+            job, settings, limit_bytes=question.aim.limit_bytes, calibration=calibration
+        ),
+        minimum_gpus=minimum_gpus(
+            job, settings, outcome, memory_share=question.memory_share, calibration=calibration
+        ),
+    )
 
 
 def _notes(outcome: Sweep) -> tuple[str, ...]:
@@ -125,16 +159,9 @@ def distinct_candidates(
     return tuple(rows)
 
 
-def _cheapest(
-    job: Job,
-    rows: tuple[Candidate, ...],
-    memory_share: float,
-    *,
-    settings: Options,
-    top: int,
-    calibration: Calibration,
-) -> tuple[Candidate, ...]:
+def _cheapest(question: _Question, rows: tuple[Candidate, ...], top: int) -> tuple[Candidate, ...]:
     """The same search on halves, quarters, ... of the cluster; fewest GPU-seconds a token first."""
+    job, settings, calibration = question.job, question.settings, question.calibration
     found = list(rows)
     nodes = job.cluster.num_nodes // 2
     while nodes >= 1:
@@ -143,7 +170,7 @@ def _cheapest(
         outcome = sweep(
             smaller,
             space(job.model, cluster, job.workload, settings),
-            aim=Aim(limit_bytes=cluster.gpu.memory_bytes * memory_share),
+            aim=Aim(limit_bytes=question.aim.limit_bytes),
             calibration=calibration,
         )
         if outcome.best is None:
