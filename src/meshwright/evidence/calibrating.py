@@ -191,21 +191,28 @@ def _rare(measured: Measured, entry: str) -> dict[str, Range]:
 
 
 def _parameter(measured: Measured, table: str, entry: str, name: str, span: Range) -> Parameter:
-    """One parameter: its prior the physical default, its start what the calibration holds."""
+    """One parameter: its prior what its kin holds, its start what the calibration holds."""
     calibration = measured.calibration
     held = calibration.hardware_fit(entry) if table == "hardware" else calibration.stack(entry)
-    plain = HardwareFit() if table == "hardware" else Stack()
+    kin = _kin(calibration, table, held)
     return Parameter(
         table=table,
         entry=entry,
         name=name,
         lower=span.lower,
         upper=span.upper,
-        prior=_within(float(getattr(plain, name)), span),
+        prior=_within(float(getattr(kin, name)), span),
         prior_weight=span.prior_weight,
         log=span.log,
         start=_within(float(getattr(held, name)), span),
     )
+
+
+def _kin(calibration: Calibration, table: str, held: HardwareFit | Stack) -> HardwareFit | Stack:
+    """The entry whose values one takes when nothing says otherwise: its kin, else the default."""
+    if table == "hardware":
+        return calibration.hardware_fit("default")
+    return calibration.stack(getattr(held, "kin", "") or "default")
 
 
 def _within(value: float, span: Range) -> float:
