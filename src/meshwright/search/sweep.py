@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,21 +96,34 @@ def sweep(
     """
     result = Sweep()
     calibration = calibration or default_calibration()
-    rules = levels(space)
-    total = length(space.mesh)
-    size = max(1, SLAB // max(length(space.batch), 1))
+    steps = _steps(job, space, result, aim=aim, calibration=calibration, block=block)
     try:
-        for start in range(0, total, size):
-            rows = _legal_rows(job, space, slice(start, start + size), rules, result.rejected)
-            _slab(job, space, rows, rules, result, aim=aim, calibration=calibration, block=block)
+        for done in steps:
             if progress is not None:
-                progress(min(start + size, total), total)
+                progress(done, length(space.mesh))
             if aim.any_fits and result.feasible:
                 break
     except KeyboardInterrupt:
         result.interrupted = True
     result.candidates = result.feasible + result.rejected.total()
     return result
+
+
+def _steps(
+    job: Job, space: Space, result: Sweep, *, aim: Aim, calibration: Calibration, block: int
+) -> Iterator[int]:
+    """Fills the result block by block; yields how many rows of the mesh are done."""
+    rules = levels(space)
+    total = length(space.mesh)
+    size = max(1, SLAB // max(length(space.batch), 1))
+    for start in range(0, total, size):
+        stop = min(start + size, total)
+        rows = _legal_rows(job, space, slice(start, stop), rules, result.rejected)
+        for share in _slab(
+            job, space, rows, rules, result, aim=aim, calibration=calibration, block=block
+        ):
+            yield start + int((stop - start) * share)
+        yield stop
 
 
 def _legal_rows(job: Job, space: Space, part: slice, rules: Levels, census: Counter[str]) -> Table:
@@ -139,8 +153,11 @@ def _slab(
     aim: Aim,
     calibration: Calibration,
     block: int,
-) -> None:
-    """Cost the legal plans of some rows block by block and merge what is worth keeping."""
+) -> Iterator[float]:
+    """Cost the legal plans of some rows block by block and merge what is worth keeping.
+
+    Yields the share of them that is done.
+    """
     base = space.settings.base
     found = groups(job, space, rows, rules, result.rejected)
     if not found:
@@ -148,6 +165,7 @@ def _slab(
     plans = columns(base, rows, space.inner)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         shared = tables(job.with_plan(plans), calibration, memory_stack(job.stack))
+    plans_done, plans_of_slab = 0, sum(prod(group.shape) for group in found)
     for part in _blocks(found, block):
         one = job.with_plan(part.plan(base))
         cost = evaluate(one, calibration, shared=shared.of(part.row_at, part.inner_at))
@@ -155,8 +173,8 @@ def _slab(
         if rules.whole:
             alive = refused(as_numpy(one), rules.whole, alive, census=result.rejected, weight=1)
         _merge(job, part, cost, alive, result, aim=aim)
-        if aim.any_fits and result.feasible:
-            return
+        plans_done += prod(part.shape)
+        yield plans_done / plans_of_slab
 
 
 def _blocks(found: list[Group], block: int) -> Iterator[Group]:
