@@ -4,6 +4,7 @@ import pytest
 
 import meshwright
 from meshwright.api import refused_pins
+from meshwright.search import planner as planner_module
 
 ON = {"nodes": 1, "seq_len": 4096, "global_batch": 64}
 
@@ -87,3 +88,13 @@ def test_banning_every_value_leaves_nothing_to_refuse():
     found = plan(bans={"precision": ["bf16"]})
     assert (found.candidates, found.rows, found.refusals) == (0, (), ())
     assert [r.constraint for r in found.relaxations] == ["ban on precision"]
+
+
+def test_an_interrupt_leaves_out_the_explanation_alone(monkeypatch):
+    def stop(*_positional, **_named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(planner_module, "relaxations", stop)
+    found = plan(pins={"tp": 3})
+    assert found.notes == ("stopped early: the explanation is left out",)
+    assert found.rejected["MOD101"] == found.candidates > 0

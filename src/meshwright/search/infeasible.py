@@ -187,6 +187,8 @@ def _trial(
         aim=Aim(limit_bytes=limit_bytes, keep=1),
         calibration=calibration,
     )
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     example = plan_at(relaxed.base, outcome.best, 0) if outcome.best is not None else None
     words = " and the ".join(f"pin {n}" if kind == "pin" else f"ban on {n}" for kind, n in dropped)
     return Relaxation(constraint=words, admits=outcome.feasible, example=example)
@@ -230,4 +232,6 @@ def _fits(
         aim=Aim(limit_bytes=cluster.gpu.memory_bytes * memory_share, keep=1, any_fits=True),
         calibration=calibration,
     )
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     return outcome.feasible > 0

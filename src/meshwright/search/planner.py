@@ -64,13 +64,8 @@ def plan_job(
         progress=progress,
     )
     result = _result(question, outcome, top)
-    if outcome.interrupted:
-        pass
-    elif not result.rows:
-        result = _with_obstacles(question, outcome, result)
-    elif sensitivity and outcome.best is not None and objective != "memory":
-        found = swings(job, outcome.best, settings, question.calibration)
-        result = replace(result, sensitivity=found)
+    if not outcome.interrupted:
+        result = _explained(question, outcome, result, sensitivity=sensitivity)
     return replace(result, seconds=time.process_time() - started)
 
 
@@ -112,6 +107,22 @@ def _result(question: _Question, outcome: Sweep, top: int) -> Result:
         limit_bytes=question.aim.limit_bytes,
         notes=_notes(outcome),
     )
+
+
+def _explained(question: _Question, outcome: Sweep, result: Result, *, sensitivity: bool) -> Result:
+    """The result with what stands in the way, or with what would change the winner.
+
+    A KeyboardInterrupt leaves the explanation out.
+    """
+    try:
+        if not result.rows:
+            return _with_obstacles(question, outcome, result)
+        if sensitivity and outcome.best is not None and question.aim.objective != "memory":
+            found = swings(question.job, outcome.best, question.settings, question.calibration)
+            return replace(result, sensitivity=found)
+    except KeyboardInterrupt:
+        return replace(result, notes=(*result.notes, "stopped early: the explanation is left out"))
+    return result
 
 
 def _with_obstacles(question: _Question, outcome: Sweep, result: Result) -> Result:
