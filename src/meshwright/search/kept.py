@@ -28,6 +28,10 @@ DETAILS = HIDDEN | {
     "recompute",
     "recompute_modules",
     "recompute_layers",
+    "reshard_after_forward",
+    "offload_optimizer",
+    "offload_activations",
+    "offload_params",
 }
 PIVOTS = 4  # points of the front against which a block is weeded first
 
