@@ -36,7 +36,7 @@ Table = dict[str, Any]  # column by field name, all of one length
 
 MESH_FIELDS = ("tp", "pp", "cp", "dp", "ep", "etp", "context_parallel", "dp_replicate")
 MAX_DOMAINS = 4  # scale-up domains that a tensor-parallel group may span; one for a MoE model
-MIN_LOCAL_TOKENS = 1024  # of a sequence on a context-parallel rank; fewer starve its kernels
+MIN_LOCAL_TOKENS = 2048  # of a sequence on a context-parallel rank: fewer starve its kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ def _degrees(
     limits = {
         "tp": min(heads, (1 if model.is_moe else MAX_DOMAINS) * cluster.scale_up_domain),
         "pp": model.num_hidden_layers,
-        "cp": max(workload.seq_len // MIN_LOCAL_TOKENS, 1),
+        "cp": max(workload.seq_len * (1 + settings.exhaustive) // MIN_LOCAL_TOKENS, 1),
     }
     return [
         allowed(name, [size for size in sizes if size <= limit], settings)
