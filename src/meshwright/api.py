@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput, MeshwrightError, UnknownName
-from meshwright.base.finding import Finding
+from meshwright.base.finding import Finding, Severity
 from meshwright.base.names import did_you_mean, nearest
 from meshwright.base.units import parse_tokens
 from meshwright.plan.batch import sequences_for
@@ -116,7 +116,8 @@ def refused_pins(result: Result, pins: Mapping[str, Any]) -> list[Finding]:
     """What the rules have against the single-valued pins themselves, whatever the rest of the plan.
 
     A rule is asked when it reads pinned fields alone, or the mesh alone; degrees that are not
-    pinned take the GPUs that are left. `pins` are as given to `plan`.
+    pinned take the GPUs that are left. Where these say nothing and no plan was even costed to be
+    too large, the rules that refused the candidates are asked. `pins` are as given to `plan`.
     """
     from meshwright.rules.rule import check as check_job
     from meshwright.rules.rule import pruning_rules
@@ -129,8 +130,11 @@ def refused_pins(result: Result, pins: Mapping[str, Any]) -> list[Finding]:
         if pinned & set(rule.reads)
         and (set(rule.reads) <= pinned | {"etp"} or set(rule.reads) <= _MESH)
     ]
-    job = result.job
-    return check_job(job.with_plan(Plan(**_filled(fixed, job.cluster.num_gpus))), asked)
+    job = result.job.with_plan(Plan(**_filled(fixed, result.job.cluster.num_gpus)))
+    found = check_job(job, asked)
+    if found or not fixed or "memory" in result.rejected:
+        return found
+    return [f for f in check_job(job) if f.code in result.rejected and f.severity is Severity.ERROR]
 
 
 def _filled(fixed: Mapping[str, Any], num_gpus: int) -> dict[str, Any]:

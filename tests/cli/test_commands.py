@@ -92,6 +92,51 @@ def test_nothing_fits_is_exit_1_with_the_reason(capsys):
     assert "GPUs of this kind would do" in out
 
 
+def test_pins_that_contradict_each_other_are_named(capsys):
+    assert run([*PLAN, "--pin", "tp=8", "--ban", "tp=8"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "next: leave out the pin tp"
+
+
+def test_a_pin_that_the_host_cannot_hold_says_by_how_much(capsys):
+    arguments = ["plan", "llama-3.1-405b", "--gpu", "H100:8", "--seq-len", "8k"]
+    assert run([*arguments, "--global-batch", "8", "--pin", "offload_optimizer=1"]) == 1
+    out = capsys.readouterr().out
+    assert "error[CMP209]: " in out
+    assert "--pin offload_optimizer" not in out
+
+
+def test_a_sequence_length_in_units_of_1024(capsys):
+    lengths = {}
+    for text in ("4k", "4K", "4096", "4,096"):
+        arguments = [*PLAN[:6], "--seq-len", text, *PLAN[8:], "--top", "1", "--json"]
+        assert run(arguments) == 0
+        lengths[text] = json.loads(capsys.readouterr().out)["job"]["seq_len"]
+    assert set(lengths.values()) == {4096}
+
+
+def test_the_least_memory_says_nothing_of_speed(capsys):
+    assert run([*PLAN, "--objective", "memory"]) == 0
+    out = capsys.readouterr().out
+    assert "depends on" not in out
+    assert "closest miss" not in out
+
+
+def test_adapters_are_part_of_what_is_said(capsys):
+    assert run([*PLAN, "--pin", "lora_rank=16", "--pin", "base_weight_bits=4"]) == 0
+    assert "LoRA of rank 16 on 4-bit weights" in capsys.readouterr().out.splitlines()[1]
+
+
+def test_memory_by_stage_adds_up(plan_file, capsys):
+    run(["predict", str(plan_file)])
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith("stage0")).split()[1:]
+    *parts, peak, needs = map(float, row)
+    assert sum(parts) == pytest.approx(peak, abs=0.05)
+    assert needs > peak
+    said = next(line for line in lines if line.startswith("memory "))
+    assert f"{needs:.1f} GiB with margin" in said
+
+
 def test_predict_reads_what_plan_wrote(plan_file, capsys):
     assert run(["predict", str(plan_file)]) == 0
     out = capsys.readouterr().out
@@ -114,6 +159,7 @@ def test_predict_and_plan_agree(plan_file, capsys):
     planned = json.loads(capsys.readouterr().out)["plans"][0]
     assert predicted["step_s"] == pytest.approx(planned["step_s"], rel=1e-12)
     assert predicted["peak_gib"] == pytest.approx(planned["peak_gib"], rel=1e-12)
+    assert predicted["needs_gib"] == pytest.approx(planned["needs_gib"], rel=1e-12)
 
 
 def test_predict_names_what_the_rules_have_against_a_plan(plan_file, capsys):
@@ -148,7 +194,7 @@ def test_explain_a_rule(capsys):
     assert "did you mean MOD" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["models", "gpus", "rules", "schedules", "stacks"])
+@pytest.mark.parametrize("kind", ["models", "gpus", "fabrics", "rules", "schedules", "stacks"])
 def test_show(kind, capsys):
     assert run(["show", kind]) == 0
     table = capsys.readouterr().out.splitlines()
@@ -172,7 +218,9 @@ def test_show(kind, capsys):
         (["plan", *SMALL, "--global-batch", "8", "--stack", "megatorn"], "unknown stack"),
         (["plan", *SMALL, "--global-batch", "8", "--tokens", "15Q"], "tokens"),
         (["plan", "no/such/config.json", *SMALL[1:], "--global-batch", "8"], "No such file"),
+        (["plan", *SMALL, "--global-batch", "8", "--pin", "tp=8..2"], "tp=2..8"),
         (["predict", "no/such/plan.toml"], "No such file"),
+        (["explain", "memory"], "plan.toml memory"),
         (["explain", "no-such-file.toml", "time"], "No such file"),
         (["show", "modles"], "models"),
         (["plan", *SMALL[:-1], "0", "--global-batch", "8"], "seq-len"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import meshwright as mw
 from meshwright.plan.plan import Plan, RecomputeModule, Schedule
 from meshwright.plan.words import CHOICES, FIELDS, MODULES, plan_words, read_word, word
 
@@ -79,3 +82,18 @@ def test_what_no_plan_can_have_is_refused(name, value, says):
 def test_an_int_passes_for_a_share():
     assert read_word("offload_optimizer", 1) == (1.0, None)
     assert Schedule(read_word("schedule", "zb_v")[0]) is Schedule.ZB_V
+
+
+def test_a_plan_shows_itself_in_words():
+    text = repr(Plan(tp=2, dp=4, schedule=int(Schedule.ZB_V), lora_rank=16))
+    assert text.startswith("Plan(tp=2, pp=1, cp=1, ep=1, dp=4, ")
+    assert "schedule='zb-v'" in text
+    assert "lora_rank=16" in text
+    assert "grad_bytes" not in text
+    assert repr(Plan(tp=np.array([1, 2, 4]))) == "Plan(3 rows)"
+    assert repr(Plan(tp=np.array([], dtype=int))) == "Plan(0 rows)"
+    assert "schedule=99" in repr(Plan(schedule=99))
+
+
+def test_the_verb_shows_its_parameters():
+    assert {"model", "gpus", "nodes", "seq_len", "pins"} <= set(signature(mw.plan).parameters)

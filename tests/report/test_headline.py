@@ -26,7 +26,7 @@ def test_models(name, says):
 def test_clusters_and_steps():
     words = cluster_words(api.cluster("H100:8", nodes=2))
     assert words.startswith("16 x H100")
-    assert "2 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s" in words
+    assert "2 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s a GPU" in words
     assert "1 node, " in cluster_words(api.cluster("H100:8"))
     work = api.workload(seq_len=8192, global_batch="4Mtok")
     assert step_words(work) == "512 x 8,192 tokens a step (4.19M)"

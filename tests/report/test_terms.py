@@ -44,7 +44,8 @@ def test_parents_stand_before_children_at_every_depth():
 def test_a_page_shows_value_formula_operands_and_source():
     text = plain(term_page(TERMS, "memory.stage0", depth=2))
     assert "2.00 GiB" in text
-    assert "2*s*b*h  (s = 8,192)" in text
+    assert "2*s*b*h" in text
+    assert "where\n  memory.stage0.activations.attention: s = 8,192\n" in text
     assert "arXiv 1910.02054" in text
 
 
@@ -58,6 +59,24 @@ def test_an_unknown_term_gets_the_nearest_names():
     with pytest.raises(UnknownName) as caught:
         term_page(TERMS, "memory.stage0.activation")
     assert "memory.stage0.activations" in caught.value.hint
+
+
+def test_a_term_that_resembles_none_is_told_where_the_tree_starts():
+    with pytest.raises(UnknownName) as caught:
+        term_page(TERMS, "xyz")
+    assert caught.value.hint.startswith("terms start with memory or time")
+
+
+def test_a_heading_without_a_value_points_to_its_parts():
+    assert "see memory.stage0\n" in plain(term_page(TERMS, "memory", depth=1))
+    assert "see memory" not in plain(term_page(TERMS, "memory", depth=2))
+
+
+def test_operands_that_many_terms_share_are_printed_once():
+    shared = {f"time.{name}": Term(1.0, unit="s", operands={"n": 7}) for name in "abc"}
+    text = plain(term_page({"time": Term(3.0, unit="s"), **shared}, "time"))
+    assert text.count("n = 7") == 1
+    assert "  time: n = 7" in text
 
 
 def test_records_hold_everything_below():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 
-from meshwright.base.errors import UnknownName
+from meshwright.base.errors import MeshwrightError, UnknownName
 from meshwright.base.names import nearest
 from meshwright.cli import output
 
@@ -60,6 +61,11 @@ def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:
     from meshwright import api
     from meshwright.report.terms import term_page, term_record
 
+    if not Path(path).suffix and not Path(path).exists():
+        raise MeshwrightError(
+            f"{path!r} is neither the code of a rule nor a plan file",
+            hint="type a code such as MOD103, or `plan.toml memory` for a term of a plan",
+        )
     terms = api.predict(path).terms
     if as_json:
         output.json(term_record(terms, term))

@@ -22,7 +22,7 @@ COMMANDS = {  # name: where it is defined, and its line in the help, which needs
     "plan": ("meshwright.cli.plan", "Find the best parallel strategy for a model on a cluster."),
     "predict": ("meshwright.cli.predict", "Memory and time of one given plan."),
     "explain": ("meshwright.cli.explain", "Why a figure is what it is, or what a rule demands."),
-    "show": ("meshwright.cli.show", "List known models, GPUs, rules, schedules, stacks."),
+    "show": ("meshwright.cli.show", "List known models, GPUs, networks, rules, schedules, stacks."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
 }

@@ -36,10 +36,19 @@ def _values(name: str, text: str) -> list[Any]:
     for part in parts:
         match = _RANGE.match(part)
         if match:
-            values += range(int(match.group(1)), int(match.group(2)) + 1)
+            values += _between(name, int(match.group(1)), int(match.group(2)))
         else:
             values.append(_number(part))
     return values
+
+
+def _between(name: str, low: int, high: int) -> range:
+    """All whole numbers from `low` to `high`; MeshwrightError when there are none."""
+    if low > high:
+        raise MeshwrightError(
+            f"{name}={low}..{high} is empty", hint=f"the smaller comes first: {name}={high}..{low}"
+        )
+    return range(low, high + 1)
 
 
 def _number(text: str) -> Any:

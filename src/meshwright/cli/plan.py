@@ -11,6 +11,7 @@ from meshwright import api
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK
 from meshwright.cli import output
+from meshwright.cli.length import sequence_length
 from meshwright.cli.pins import parse_pins
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _EPILOG = """\b
 Examples:
   meshwright plan llama-3.1-70b --gpu H100:8 --nodes 8 --seq-len 8192 --global-batch 4Mtok
   meshwright plan deepseek-v3 --gpu H800:8 --nodes 256 --seq-len 4096 --global-batch 63Mtok
+  meshwright plan llama-3.1-8b --gpu RTX4090:8 --seq-len 2k --global-batch 64 \\
+      --pin lora_rank=16 --pin base_weight_bits=4
   meshwright plan config.json --cluster cluster.toml --seq-len 131072 --global-batch 16Mtok \\
       --pin tp=8 --pin cp=2..8 --ban schedule=gpipe --top 10 --objective cost --write plan.toml
 """
@@ -29,9 +32,15 @@ Examples:
 @click.argument("model")
 @click.option("--gpu", metavar="NAME:COUNT", help="GPU type and GPUs per node, as H100:8.")
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes.")
-@click.option("--fabric", metavar="NAME", help="Network between nodes; default: the node's own.")
+@click.option("--fabric", metavar="NAME", help="Network between nodes, see `show fabrics`.")
 @click.option("--cluster", metavar="FILE", help="A cluster.toml instead of --gpu.")
-@click.option("--seq-len", type=click.IntRange(1), required=True, help="Tokens of a sequence.")
+@click.option(
+    "--seq-len",
+    metavar="TOKENS",
+    callback=sequence_length,
+    required=True,
+    help="Tokens of a sequence, as 8192 or 8k.",
+)
 @click.option("--global-batch", required=True, help="Sequences a step, or tokens, as 4Mtok.")
 @click.option("--tokens", help="Tokens of the whole run, as 15T.")
 @click.option("--pin", "pins", multiple=True, metavar="FIELD=VALUES", help="tp=8, pp=2..8, cp=1,2.")
@@ -50,7 +59,8 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
     """Find the best parallel strategy for MODEL, with the reason for every number.
 
     MODEL is a preset (see `meshwright show models`), a config.json, or a folder that holds one.
-    Exits with 1 when no plan fits.
+    --pin and --ban take any field of a plan.toml; a wrong name lists them all. Exits with 1 when no
+    plan fits.
     """
     result = _search(model, asked)
     if write and result.best is not None:

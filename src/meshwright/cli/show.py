@@ -11,7 +11,7 @@ from meshwright.cli import output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KINDS = ("models", "gpus", "rules", "schedules", "stacks")
+KINDS = ("models", "gpus", "fabrics", "rules", "schedules", "stacks")
 
 _EPILOG = """\b
 Examples:
@@ -24,7 +24,7 @@ Examples:
 @click.argument("kind", type=click.Choice(KINDS))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(kind: str, as_json: bool) -> None:
-    """List known models, GPUs, rules, schedules or software stacks."""
+    """List known models, GPUs, networks, rules, schedules or software stacks."""
     from meshwright.report import catalogues
 
     noun = kind.removesuffix("s")

@@ -94,7 +94,7 @@ class Optimizer(IntEnum):
     SGD_MOMENTUM = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
     """One way to lay a model over the GPUs, or a column of ways.
 
@@ -175,6 +175,16 @@ class Plan:
     def __len__(self) -> int:
         """Number of rows; 1 for a plan of scalars."""
         return max(np.size(getattr(self, f.name)) for f in fields(self) if f.name != "layout")
+
+    def __repr__(self) -> str:
+        """What differs from the defaults, one plan in the words of a plan.toml."""
+        values = (getattr(self, f.name) for f in fields(self) if f.name != "layout")
+        sizes = [np.size(value) for value in values if np.ndim(value)]
+        if any(size != 1 for size in sizes):
+            return f"Plan({max(sizes):,} rows)"
+        from meshwright.plan.words import plan_words
+
+        return f"Plan({', '.join(f'{name}={value!r}' for name, value in plan_words(self).items())})"
 
     def replace(self, **changes: Any) -> Plan:
         """A copy with some fields changed."""

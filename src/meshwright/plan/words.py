@@ -59,7 +59,8 @@ FIELDS: Mapping[str, Any] = MappingProxyType({f.name: f.default for f in fields(
 def word(name: str, value: Any) -> Any:
     """The value of field `name` as a file spells it: a word, a list of words, or itself."""
     if name in CHOICES:
-        return next(text for text, number in CHOICES[name].items() if number == int(value))
+        words = (text for text, number in CHOICES[name].items() if number == int(value))
+        return next(words, int(value))
     if name == "recompute_modules":
         return [text for text, number in MODULES.items() if int(value) & number]
     if name == "layout":

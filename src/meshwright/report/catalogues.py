@@ -35,6 +35,14 @@ _GPU_COLUMNS = (
     Column(key="usd_per_gpu_hour", title="$/h", align="right"),
     Column(key="default_node", title="default node"),
 )
+_FABRIC_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="title", title="network"),
+    Column(key="kind", title="kind"),
+    Column(key="gbit_per_s", title="Gb/s a port", align="right"),
+    Column(key="ports", title="ports"),
+    Column(key="aliases", title="also"),
+)
 _SCHEDULE_COLUMNS = (
     Column(key="name", title="name"),
     Column(key="bubble", title="bubble"),
@@ -83,6 +91,27 @@ def gpu_records() -> list[Record]:
     from meshwright.hardware.catalogue import describe
 
     return [dict(record) for record in describe()]
+
+
+def fabric_records() -> list[Record]:
+    """One mapping a network between nodes; each level's oversubscription stands in its file."""
+    from meshwright.hardware.records import records
+
+    return [_fabric_record(entry) for entry in records("fabrics")]
+
+
+def _fabric_record(entry: Mapping[str, Any]) -> Record:
+    per_gpu = "nics_per_gpu" in entry
+    return {
+        "name": entry["slug"],
+        "title": entry["title"],
+        "kind": entry["kind"],
+        "gbit_per_s": entry["nic_gbit_per_s"],
+        "ports": entry["nics_per_gpu" if per_gpu else "nics_per_node"],
+        "ports_of": "gpu" if per_gpu else "node",
+        "aliases": list(entry.get("aliases", ())),
+        "source": entry["source"],
+    }
 
 
 def schedule_records() -> list[Record]:
@@ -164,6 +193,20 @@ def model_table(records: Sequence[Mapping[str, Any]]) -> Table:
 def gpu_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """Devices with memory, bandwidth and peak rates."""
     return table_of(_GPU_COLUMNS, [_rounded(record) for record in records])
+
+
+def fabric_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Networks with the rate of a port and how many there are."""
+    rows = [
+        {
+            **record,
+            "gbit_per_s": format_number(record["gbit_per_s"]),
+            "ports": f"{record['ports']:g} a {record['ports_of']}",
+            "aliases": ", ".join(record["aliases"]),
+        }
+        for record in records
+    ]
+    return table_of(_FABRIC_COLUMNS, rows)
 
 
 def schedule_table(records: Sequence[Mapping[str, Any]]) -> Table:

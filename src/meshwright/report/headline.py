@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster, Link
     from meshwright.model.architecture import Model
     from meshwright.plan.job import Job, Workload
+    from meshwright.plan.plan import Plan
 
 
 def read_line(job: Job) -> str:
@@ -21,7 +22,7 @@ def read_line(job: Job) -> str:
 
 def assumed_line(assumptions: Iterable[str]) -> str:
     """Everything that was not said and taken for granted, on one line."""
-    return "assuming " + ", ".join(assumptions)
+    return "assuming " + ", ".join(text for text in assumptions if text)
 
 
 def model_words(model: Model) -> str:
@@ -36,10 +37,21 @@ def model_words(model: Model) -> str:
 
 
 def cluster_words(cluster: Cluster) -> str:
-    """ "64 x H100 (79.6 GiB), 8 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s"."""
+    """ "64 x H100 (79.6 GiB), 8 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s a GPU"."""
     nodes = f"{cluster.num_nodes} node{'s' if cluster.num_nodes > 1 else ''}"
     gpu = f"{cluster.num_gpus:,} x {cluster.gpu.name} ({format_bytes(cluster.gpu.memory_bytes)})"
-    return ", ".join([gpu, nodes, *(_link_words(link) for link in cluster.links)])
+    links = ", ".join(_link_words(link) for link in cluster.links)
+    return ", ".join([gpu, nodes, *([f"{links} a GPU"] if links else [])])
+
+
+def adapter_words(plan: Plan) -> str:
+    """ "LoRA of rank 16 on 4-bit weights, the base frozen"; "" where every parameter trains."""
+    rank, bits = int(plan.lora_rank), int(plan.base_weight_bits)
+    if not rank:
+        return ""
+    on = f"{bits}-bit weights" if bits else "all linear layers"
+    on = on if plan.lora_all_linear else f"{on}, attention only"
+    return f"LoRA of rank {rank} on {on}, the base frozen"
 
 
 def _link_words(link: Link) -> str:

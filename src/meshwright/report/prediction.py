@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, Row, Table
-from meshwright.base.units import GIB, format_bytes, format_duration, format_number
+from meshwright.base.units import GIB, format_bytes, format_number
 from meshwright.plan.words import plan_words
-from meshwright.report.headline import assumed_line, job_record, read_line
+from meshwright.report.headline import adapter_words, assumed_line, job_record, read_line
 from meshwright.report.terms import value_words
 from meshwright.search.result import Candidate, assumed, describe, summary
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meshwright.report.page import Block
 
 VIEWS = ("stage", "term", "rank")
+_RESIDENT = ("weights", "gradients", "optimizer", "workspace", "activations")
 
 
 def prediction_page(
@@ -30,7 +31,7 @@ def prediction_page(
     return [
         read_line(job),
         f"plan: {describe(job.plan)}",
-        assumed_line((*assumed(job), *job.model.assumptions)),
+        assumed_line((adapter_words(job.plan), *assumed(job), *job.model.assumptions)),
         "",
         time_line(job, prediction),
         memory_line(job, prediction),
@@ -46,7 +47,7 @@ def time_line(job: Job, prediction: Prediction) -> str:
     candidate = Candidate(job=job, prediction=prediction)
     low, high = format_number(prediction.low_s), format_number(prediction.high_s)
     return (
-        f"step {format_duration(prediction.step_time_s)} ({low} to {high} s with 90% confidence), "
+        f"step {format_number(prediction.step_time_s)} s ({low} to {high} s with 90% confidence), "
         f"{format_number(candidate.tokens_per_s_per_gpu)} tokens/s/GPU, "
         f"MFU {100 * prediction.mfu:.1f}% ({prediction.mfu_convention}), "
         f"limited by {prediction.limited_by}"
@@ -65,9 +66,16 @@ def memory_line(job: Job, prediction: Prediction) -> str:
 
 
 def stage_table(job: Job, prediction: Prediction) -> Table:
-    """One row a pipeline stage: GiB by category."""
+    """One row a pipeline stage: GiB by category, which add up to the peak, and what it needs.
+
+    "transient" is the rest of the fullest moment: logits, gathered layers, buffers.
+    """
     del job
-    stages = stage_parts(prediction.terms)
+    context_bytes = prediction.required_bytes - prediction.upper_bytes
+    stages = {
+        stage: _stage_row(parts, context_bytes=context_bytes)
+        for stage, parts in stage_parts(prediction.terms).items()
+    }
     parts = dict.fromkeys(part for row in stages.values() for part in row)
     columns = (
         Column(key="stage", title="GiB", align="left"),
@@ -78,6 +86,15 @@ def stage_table(job: Job, prediction: Prediction) -> Table:
         for stage, row in stages.items()
     )
     return Table(columns=columns, rows=rows)
+
+
+def _stage_row(parts: Mapping[str, float], *, context_bytes: float) -> dict[str, float]:
+    """What stays, the rest of the peak, the peak and what the device must have; host if any."""
+    row = {part: parts.get(part, 0.0) for part in _RESIDENT}
+    peak = parts.get("peak", 0.0)
+    row |= {"transient": peak - sum(row.values()), "peak": peak}
+    row["needs"] = parts.get("upper", peak) + context_bytes
+    return row | {"host": host} if (host := parts.get("host", 0.0)) else row
 
 
 def term_table(job: Job, prediction: Prediction) -> Table:
@@ -145,7 +162,8 @@ def prediction_record(job: Job, prediction: Prediction) -> dict[str, Any]:
     return {
         "job": job_record(job),
         "plan": plan_words(job.plan, every=True),
-        "prediction": summary(Candidate(job=job, prediction=prediction)),
+        "prediction": summary(Candidate(job=job, prediction=prediction))
+        | {"needs_gib": prediction.required_bytes / GIB},
         "assumptions": [*assumed(job), *job.model.assumptions],
         "terms": {
             name: {"value": term.value, "unit": term.unit, "evidence": term.evidence}

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.table import Column, Row, Table
 from meshwright.base.units import GIB, format_count, format_duration, format_number
 from meshwright.model.flops import CONVENTIONS
+from meshwright.plan.plan import PEAK_NAME, Precision
 from meshwright.plan.words import plan_words
 from meshwright.report.findings import finding_lines, finding_record
-from meshwright.report.headline import assumed_line, job_record, read_line
+from meshwright.report.headline import adapter_words, assumed_line, job_record, read_line
 from meshwright.search.result import describe, summary
 
 if TYPE_CHECKING:
@@ -49,16 +50,21 @@ def result_page(
     """
     page: list[Block] = [
         read_line(result.job),
-        assumed_line((*result.assumptions, *result.job.model.assumptions)),
+        assumed_line((_adapters(result), *result.assumptions, *result.job.model.assumptions)),
         "",
     ]
     page += _found(result) if result.rows else _nothing(result, refused)
     if result.candidates:
         page.append(census_line(result))
-    page += [miss_line(miss) for miss in result.misses[:1] if result.rows]
-    page += [swing_line(swing) for swing in result.sensitivity]
+    if result.rows and result.objective != "memory":  # both are about the step time
+        page += [miss_line(miss) for miss in result.misses[:1]]
+        page += [swing_line(swing) for swing in result.sensitivity]
     page += [f"note: {note}" for note in result.notes]
     return [*page, next_line(result, written=written, refused=refused)]
+
+
+def _adapters(result: Result) -> str:
+    return adapter_words(result.rows[0].plan) if result.rows else ""
 
 
 def candidate_table(rows: tuple[Candidate, ...], *, num_gpus: int) -> Table:
@@ -83,9 +89,8 @@ def census_line(result: Result) -> str:
 
 
 def miss_line(miss: Miss) -> str:
-    """The plan that came closest to fitting, by how much it fails, and what would admit it."""
-    over = f"{miss.over_bytes / GIB:.1f} GiB over"
-    return f"closest miss: {describe(miss.job.plan)}, {over}; {miss.remedy}"
+    """The plan that came closest to fitting, and what would admit it."""
+    return f"closest miss: {describe(miss.job.plan)}; {miss.remedy}"
 
 
 def swing_line(swing: Swing) -> str:
@@ -103,11 +108,15 @@ def next_line(result: Result, *, written: str, refused: Sequence[Finding]) -> st
         return (
             "next: add --write plan.toml to keep the best plan, then meshwright predict plan.toml"
         )
+    if result.relaxations:
+        return f"next: leave out the {result.relaxations[0].constraint}"
     codes = [finding.code for finding in refused]
     codes += [name for name in result.rejected if name != "memory" and not codes]
     if codes and "memory" not in result.rejected:
         return f"next: meshwright explain {codes[0]}"
-    return "next: more --nodes, a GPU with more memory, or --pin offload_optimizer=1"
+    enough = result.minimum_gpus
+    more = f"more --nodes, {enough:,} GPUs or beyond" if enough else "more --nodes"
+    return f"next: {more}, or a GPU with more memory"
 
 
 def result_record(result: Result, *, refused: Sequence[Finding] = ()) -> dict[str, Any]:
@@ -146,11 +155,21 @@ def _found(result: Result) -> list[Block]:
         "",
         f"best: {interval} a step with 90% confidence; "
         f"a GPU has {format_number(result.limit_bytes / GIB)} GiB",
-        f"MFU: {CONVENTIONS[best.mfu_convention].description} ({best.mfu_convention})",
+        f"MFU: {mfu_words(result.rows[0])}",
     ]
     if result.job.workload.train_tokens is not None:
         lines.append(run_line(result.rows[0], result.job.workload.train_tokens))
     return lines
+
+
+def mfu_words(candidate: Candidate) -> str:
+    """What the MFU counts, and the rate that it is a share of."""
+    convention = candidate.prediction.mfu_convention
+    name = PEAK_NAME[Precision(int(candidate.plan.precision))]
+    rates = candidate.job.cluster.gpu.peak_flops
+    peak = rates.get(name) or max(rates.values())
+    share = f"of {format_number(peak / 1e12)} TFLOP/s dense {name}"
+    return f"{CONVENTIONS[convention].description} ({convention}), {share}"
 
 
 def run_line(candidate: Candidate, tokens: float) -> str:
@@ -202,6 +221,7 @@ def _cells(number: int, candidate: Candidate) -> dict[str, str]:
 
 def _candidate_record(candidate: Candidate) -> dict[str, Any]:
     return summary(candidate) | {
+        "needs_gib": candidate.prediction.required_bytes / GIB,
         "num_gpus": candidate.job.cluster.num_gpus,
         "plan": plan_words(candidate.plan, every=True),
     }

@@ -10,7 +10,7 @@ from meshwright.base.table import Column, Row, Table
 from meshwright.base.units import format_bytes, format_count, format_duration, format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.cost.terms import Term
     from meshwright.report.page import Block
@@ -34,10 +34,30 @@ def term_page(terms: Mapping[str, Term], name: str, *, depth: int = 2) -> list[B
     if not below:
         return page[:-1]
     sources = _numbered(terms, below)
-    shown = terms[name].operands if name in terms else {}
-    page.append(_tree(terms, name, below, sources=sources, shown=shown))
+    page.append(_tree(terms, name, below, sources=sources))
+    where = _where(terms, below, known=terms[name].operands if name in terms else {})
+    page += ["", "where", *where] if where else []
     notes = (f"  [{number}] {source}" for source, number in sources.items())
     return [*page, "", "sources", *notes] if sources else page
+
+
+def _where(
+    terms: Mapping[str, Term], names: Iterable[str], *, known: Mapping[str, Any]
+) -> list[str]:
+    """A line for each set of operands that is not `known`, under what its terms have in common."""
+    users: dict[tuple[tuple[str, Any], ...], list[str]] = {}
+    for name in names:
+        operands = terms[name].operands if name in terms else {}
+        if operands and dict(operands) != dict(known):
+            users.setdefault(tuple(operands.items()), []).append(name)
+    return [f"  {_common(used)}: {_operand_words(dict(kept))}" for kept, used in users.items()]
+
+
+def _common(names: list[str]) -> str:
+    """The longest dotted name that stands before or is all of `names`."""
+    parts = [name.split(".") for name in names]
+    same = [ours[0] for ours in zip(*parts, strict=False) if len(set(ours)) == 1]
+    return ".".join(same) or ", ".join(dict.fromkeys(part[0] for part in parts))
 
 
 def _numbered(terms: Mapping[str, Term], names: Iterable[str]) -> dict[str, int]:
@@ -50,11 +70,19 @@ def names_below(terms: Mapping[str, Term], name: str, *, depth: int) -> list[str
     """Names under `name` up to `depth` levels, parents before children, in the tree's order."""
     known = _with_parents(terms)
     if name and name not in known:
-        raise UnknownName("term", name, suggestions=nearest(name, known))
+        raise _unknown(name, known)
     prefix = f"{name}." if name else ""
     most = depth + (name.count(".") + 1 if name else 0)
     below = [n for n in known if n.startswith(prefix) and n != name]
     return _by_tree([n for n in below if n.count(".") + 1 <= most])
+
+
+def _unknown(name: str, known: Iterable[str]) -> UnknownName:
+    """The error for a term that is not there; without a near one it says where the tree starts."""
+    error = UnknownName("term", name, suggestions=nearest(name, known))
+    roots = dict.fromkeys(n.split(".", 1)[0] for n in known)
+    error.hint = error.hint or f"terms start with {' or '.join(roots)}; without one all are listed"
+    return error
 
 
 def value_words(value: float, unit: str) -> str:
@@ -111,33 +139,28 @@ def _operand(value: Any) -> str:
 
 
 def _tree(
-    terms: Mapping[str, Term],
-    name: str,
-    below: Iterable[str],
-    *,
-    sources: Mapping[str, int],
-    shown: Mapping[str, Any],
+    terms: Mapping[str, Term], name: str, below: Sequence[str], *, sources: Mapping[str, int]
 ) -> Table:
-    """The terms below as an indented table; operands are printed where they are new."""
+    """The terms below as an indented table; a heading whose parts are too deep points to them."""
     depth = name.count(".") + 1 if name else 0
+    parents = {full.rsplit(".", 1)[0] for full in below}
     rows = []
     for full in below:
         term = terms.get(full)
         cells = {"name": "  " * (full.count(".") - depth) + full.rsplit(".", 1)[-1]}
         if term is not None:
-            cells |= _cells(term, sources, shown)
-            shown = term.operands or shown
+            cells |= _cells(term, sources)
+        elif full not in parents:
+            cells["formula"] = f"see {full}"
         rows.append(Row(cells=cells))
     return Table(columns=_COLUMNS, rows=tuple(rows))
 
 
-def _cells(term: Term, sources: Mapping[str, int], shown: Mapping[str, Any]) -> dict[str, str]:
-    is_new = term.operands and dict(term.operands) != dict(shown)
-    where = f"  ({_operand_words(term.operands)})" if is_new else ""
+def _cells(term: Term, sources: Mapping[str, int]) -> dict[str, str]:
     return {
         "value": value_words(term.value, term.unit),
         "evidence": term.evidence,
-        "formula": f"{term.formula}{where}",
+        "formula": term.formula,
         "source": f"[{sources[term.source]}]" if term.source else "",
     }
 

@@ -1,0 +1,20 @@
+"""`--seq-len 8192` or `--seq-len 128k`: a number of tokens, k being 1,024 as in "128k context"."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_LENGTH = re.compile(r"(\d{1,10})([kKmM]?)\Z")
+_FACTOR = {"": 1, "k": 1024, "m": 1024**2}
+
+
+def sequence_length(context: click.Context, parameter: click.Parameter, text: str) -> int:
+    """The whole number of tokens that the text spells; click.BadParameter when it spells none."""
+    match = _LENGTH.match(text.strip().replace(",", ""))
+    tokens = int(match[1]) * _FACTOR[match[2].lower()] if match else 0
+    if tokens < 1:
+        message = f"{text!r} is no number of tokens, such as 8192 or 128k"
+        raise click.BadParameter(message, ctx=context, param=parameter)
+    return tokens
