@@ -127,7 +127,8 @@ def _memory_terms(job: Job, used: Memory) -> dict[str, Term]:
     peaks = {n.removesuffix(".peak"): v for n, v in used.terms.items() if n.endswith(".peak")}
     heads = {"memory": used.peak_bytes, **peaks}
     terms = {name: _memory_term(name, value, WHOLE, {}) for name, value in heads.items()}
-    operands = {name: meanings.operands_of(job, _rank(name)) for name in peaks}
+    by_rank = meanings.operands_by_rank(job)
+    operands = {name: by_rank[_rank(name)] for name in peaks}
     for name, value in used.terms.items():
         meaning = meanings.meaning_of(name) or WHOLE
         terms[name] = _memory_term(name, value, meaning, operands[".".join(name.split(".")[:2])])

@@ -191,9 +191,15 @@ def _part(name: str) -> str:
 
 def operands_of(job: Job, rank: int) -> dict[str, float]:
     """The quantities that the formulas name, for pipeline rank `rank` of one plan."""
+    return operands_by_rank(job)[rank]
+
+
+def operands_by_rank(job: Job) -> tuple[dict[str, float], ...]:
+    """The quantities that the formulas name, for every pipeline rank of one plan."""
+    count = int(job.plan.pp)
     plan, stack = job.plan, memory_stack(job.stack)
     shape, layers = shape_of(job, stack), layer_bytes(job, stack)
-    held = stage_layers(job, rank)
+    held = stage_layers(job, np.arange(count))
     parameters, per_parameter = rank_parameters(job, layers, held), rates(job)
     values = {
         "parameters": sum(parameters.all),
@@ -213,4 +219,5 @@ def operands_of(job: Job, rank: int) -> dict[str, float]:
         "input_bytes": shape.linear_input,
         "micro_batches": num_microbatches(job),
     }
-    return {name: float(np.asarray(value)) for name, value in values.items()}
+    columns = {name: np.broadcast_to(value, count).tolist() for name, value in values.items()}
+    return tuple({n: float(c[rank]) for n, c in columns.items()} for rank in range(count))
