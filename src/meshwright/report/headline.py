@@ -38,7 +38,7 @@ def model_words(model: Model) -> str:
 
 def cluster_words(cluster: Cluster) -> str:
     """ "64 x H100 (79.6 GiB), 8 nodes, nvlink 450 GB/s, infiniband 50.0 GB/s a GPU"."""
-    nodes = f"{cluster.num_nodes} node{'s' if cluster.num_nodes > 1 else ''}"
+    nodes = f"{cluster.num_nodes:,} node{'s' if cluster.num_nodes > 1 else ''}"
     gpu = f"{cluster.num_gpus:,} x {cluster.gpu.name} ({format_bytes(cluster.gpu.memory_bytes)})"
     links = ", ".join(_link_words(link) for link in cluster.links)
     return ", ".join([gpu, nodes, *([f"{links} a GPU"] if links else [])])
