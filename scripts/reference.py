@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,20 +16,6 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
 
 NOTE = "<!-- Written by scripts/generate_docs.py; change the code, then run `make docs`. -->"
-SECTIONS = {
-    "4.1": "Data parallelism: partitioning",
-    "4.2": "Data parallelism: synchronisation",
-    "4.3": "Data parallelism: loading and storage",
-    "5.1": "Model parallelism: structure partitioning",
-    "5.2": "Model parallelism: parameter sharing",
-    "5.3": "Model parallelism: communication",
-    "6.1": "Compute parallelism: task assignment",
-    "6.2": "Compute parallelism: resource scheduling",
-    "6.3": "Compute parallelism: load balance",
-    "7.1": "Communication parallelism: protocol",
-    "7.2": "Communication parallelism: pattern",
-    "7.3": "Communication parallelism: resources",
-}
 
 
 def pages() -> dict[str, str]:
@@ -44,6 +32,7 @@ def pages() -> dict[str, str]:
 
 def rules_page() -> str:
     """Every rule by section, with what goes wrong, why, and its source."""
+    from meshwright.report.rules import SECTIONS
     from meshwright.rules.rule import all_rules
 
     rules = all_rules()
@@ -55,9 +44,18 @@ def rules_page() -> str:
 
 
 def _rule(rule: Rule) -> str:
-    facts = f"{rule.severity.label}, holds for {rule.scope}, evidence: {rule.confidence}"
-    body = rule.doc.replace("\n\nFails:", "\n\n    Fails:").replace("\nPasses:", "\n    Passes:")
+    from meshwright.report.rules import evidence_words
+
+    facts = f"{rule.severity.label}, {evidence_words(rule)}"
+    words, examples = _before_examples(rule.doc)
+    body = f"{words}{indent(examples, '    ')}"
     return f"\n### {rule.code}: {rule.title}\n\n*{facts}*\n\n{body}\n\nSource: {rule.source}"
+
+
+def _before_examples(doc: str) -> tuple[str, str]:
+    """What a rule says, and the examples that end it."""
+    first = re.search(r"^(Fails|Passes):", doc, re.MULTILINE)
+    return (doc[: first.start()], doc[first.start() :]) if first else (doc, "")
 
 
 def models_page() -> str:

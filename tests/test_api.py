@@ -69,6 +69,7 @@ def test_a_cluster_file_is_read(tmp_path):
         ({"global_batch": 0}, MeshwrightError, "of what"),
         ({"global_batch": -4}, MeshwrightError, "of what"),
         ({"global_batch": "1e25tok"}, MeshwrightError, "not possible"),
+        ({"seq_len": "8k"}, MeshwrightError, "whole number"),
         ({"seq_len": 0}, MeshwrightError, "sequence length"),
         ({"seq_len": 10**12}, MeshwrightError, "sequence length"),
         ({"objective": "speed"}, UnknownName, "objective"),

@@ -6,6 +6,7 @@ Each takes names, paths or the nouns themselves, and returns values; nothing is 
 from __future__ import annotations
 
 from math import prod
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,10 @@ def workload(
 
     A batch in tokens becomes the roundest number of sequences near it (`sequences_for`).
     """
+    if not isinstance(seq_len, Integral):
+        raise MeshwrightError(
+            f"sequence length {seq_len!r} is not a whole number", hint="give tokens, as 8192"
+        )
     if not 1 <= seq_len <= LARGEST:
         raise MeshwrightError(f"sequence length {seq_len} is not between 1 and {LARGEST}")
     return Workload(

@@ -189,6 +189,7 @@ def test_explain_a_rule(capsys):
     assert run(["explain", "mod101"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("MOD101: ")
+    assert "5.1 Model parallelism: structure partitioning" in out
     assert "Source: " in out
     assert run(["explain", "MOD999"]) == 2
     assert "did you mean MOD" in capsys.readouterr().err

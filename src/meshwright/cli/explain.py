@@ -38,7 +38,8 @@ def explain(what: str, term: str, depth: int, as_json: bool) -> None:
 
 
 def _rule(code: str, *, as_json: bool) -> None:
-    from meshwright.report.catalogues import entry_page, entry_record, rule_page, rule_record
+    from meshwright.report.catalogues import entry_page, entry_record, rule_record
+    from meshwright.report.rules import rule_page
     from meshwright.rules.catalogue import catalogue
     from meshwright.rules.rule import all_rules, find_rule
 

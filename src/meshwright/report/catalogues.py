@@ -224,18 +224,6 @@ def rule_table(records: Sequence[Mapping[str, Any]]) -> Table:
     return table_of(_RULE_COLUMNS, records)
 
 
-def rule_page(rule: Rule) -> list[str]:
-    """Everything about one rule, as text."""
-    return [
-        f"{rule.code}: {rule.title}",
-        f"{rule.severity.label}, section {rule.section} of the guidelines, holds for {rule.scope}",
-        "",
-        *rule.doc.split("\n"),
-        "",
-        f"Source: {rule.source} ({rule.confidence})",
-    ]
-
-
 def _rounded(record: Mapping[str, Any]) -> Record:
     """Numbers to three digits; a rate of zero means the device has none."""
     return {

@@ -53,6 +53,12 @@ def error_lines(error: MeshwrightError) -> list[str]:
     return [f"error: {error.message}", *hint]
 
 
+def error_record(error: MeshwrightError) -> dict[str, Any]:
+    """An error for JSON: message, hint, and the findings that it carries."""
+    findings = [finding_record(finding) for finding in getattr(error, "findings", ())]
+    return {"error": {"message": error.message, "hint": error.hint, "findings": findings}}
+
+
 def finding_record(finding: Finding) -> dict[str, Any]:
     """A finding for JSON."""
     value = finding.value

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from meshwright.base.table import Column, Table
     from meshwright.report.page import Block
 
+NARROWEST = 20  # columns; a page is laid out no narrower
 _STYLES = {"error": "bold red", "warning": "bold yellow", "info": "bold blue", "hint": "bold cyan"}
 
 
 def draw(blocks: Iterable[Block], stream: TextIO, *, width: int | None = None) -> None:
     """Prints blocks to a terminal; `width` defaults to the terminal's."""
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
+    if console.width < NARROWEST:  # COLUMNS=0, or a terminal that has no size
+        console.width = NARROWEST
     for block in blocks:
         if isinstance(block, str):
             console.print(_text(block))
