@@ -115,3 +115,11 @@ def test_stacks_inherit_from_their_kin():
     found = calibration_from_table(table).stack("older")
     assert (found.attention, found.step_s) == (0.5, 0.3)
     assert calibration_from_table(table).stack("never heard of").attention == 1.0
+
+
+def test_keeping_activations_on_the_host_costs_time():
+    none = step_time(build_job(tp=2), CALIBRATION, detail=True)
+    moved = step_time(build_job(tp=2, offload_activations=1.0), CALIBRATION, detail=True)
+    assert moved.step_s > none.step_s
+    assert moved.parts["offload"] > 0
+    assert np.all(np.asarray(none.parts["offload"]) == 0)

@@ -204,7 +204,7 @@ def _leaves(job: Job, time: StepTime) -> dict[str, float]:
     """Exclusive seconds by cause; the host takes what the slowest rank does besides."""
     half = 0.5 if int(job.plan.schedule) == Schedule.DUALPIPE else 1.0
     parts = {name: float(time.parts[name]) * half for name in PARTS}
-    parts |= {name: float(time.parts[name]) for name in ("recompute", "fsdp")}
+    parts |= {name: float(time.parts[name]) for name in ("recompute", "fsdp", "offload")}
     busy = float(num_microbatches(job) * time.slowest.total_s)
     named = sum(parts.values())
     return {
@@ -219,6 +219,7 @@ def _leaves(job: Job, time: StepTime) -> dict[str, float]:
         "time.communication.pp": float(time.pipeline_s - time.bubble_s) - busy,
         "time.communication.dp": float(time.dp_s),
         "time.communication.fsdp": parts["fsdp"],
+        "time.communication.host": parts["offload"],
         "time.bubble": float(time.bubble_s),
         "time.optimizer": float(time.optimizer_s),
         "time.fixed": float(time.fixed_s),
@@ -251,6 +252,7 @@ LIMITS = {
     "time.communication.pp": "pipeline hand-overs",
     "time.communication.dp": "gradient reduction",
     "time.communication.fsdp": "parameter gathering",
+    "time.communication.host": "offload to the host",
     "time.compute.recompute": "recompute",
     "time.compute.host": "host launches",
     "time.compute.attention": "attention",

@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.cost import collectives, synchronisation
 from meshwright.cost.layers import HOST_BACKWARD, layer_times
+from meshwright.cost.offload import exposed_offload_s
 from meshwright.cost.schedules import pipeline_s
 from meshwright.cost.volumes import rank_parameters, trained_share
 from meshwright.plan.distinct import narrow
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from meshwright.cost.calibration import Calibration, HardwareFit, Stack
     from meshwright.cost.layers import BlockTime, LayerTimes
+    from meshwright.cost.volumes import RankParameters
     from meshwright.plan.job import Job
     from meshwright.plan.stages import StageLayers
 
@@ -37,7 +39,8 @@ PARTS = ("matmul", "attention", "elementwise", "host", "tp", "cp", "ep")
 class Pass:
     """One micro-batch on one pipeline rank, seconds.
 
-    `recompute_s` and the `fsdp_*_s` (exposed gathering and reduction of ZeRO-3) are contained in
+    `recompute_s`, the `fsdp_*_s` (exposed gathering and reduction of ZeRO-3) and the `offload_*_s`
+    (exposed transfers from and to the host) are contained in
     the passes they belong to.
     """
 
@@ -47,6 +50,8 @@ class Pass:
     recompute_s: Any
     fsdp_forward_s: Any = 0.0
     fsdp_backward_s: Any = 0.0
+    offload_forward_s: Any = 0.0
+    offload_backward_s: Any = 0.0
 
     @property
     def fsdp_s(self) -> Any:
@@ -111,6 +116,7 @@ def combine(
     parameters = rank_parameters(job, on)
     volume = synchronisation.sync(job, parameters, hardware=hardware, stack=stack)
     slowest = _with_fsdp(job, slowest, volume, on, stack)
+    slowest = _with_offload(job, slowest, on, parameters, stack)
     handover = _handover_s(job, hardware, stack)
     pipeline = _pipeline_s(job, layers, slowest, handover, stack)
     micro = num_microbatches(job)
@@ -232,6 +238,21 @@ def _with_fsdp(
     )
 
 
+def _with_offload(
+    job: Job, one: Pass, stage: StageLayers, parameters: RankParameters, stack: Stack
+) -> Pass:
+    """The pass with the exposed transfers from and to the host."""
+    passes = (one.forward_s, one.backward_s + one.weight_s)
+    forward, backward = exposed_offload_s(job, stage, parameters, passes, stack)
+    return replace(
+        one,
+        forward_s=one.forward_s + forward,
+        backward_s=one.backward_s + backward,
+        offload_forward_s=forward,
+        offload_backward_s=backward,
+    )
+
+
 def _handover_s(job: Job, hardware: HardwareFit, stack: Stack) -> Any:
     """Exposed seconds of one hand-over of activations to the next pipeline rank."""
     plan = job.plan
@@ -276,7 +297,8 @@ def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stac
     plan = job.plan
     whole = _whole_model(job, layers)
     ranks = np.asarray(plan.pp)
-    again = (slowest.recompute_s + slowest.fsdp_backward_s) * ranks
+    again = slowest.recompute_s + slowest.fsdp_backward_s + slowest.offload_backward_s
+    besides = stack.host_microbatch_s + slowest.fsdp_forward_s + slowest.offload_forward_s
     return pipeline_s(
         plan.schedule,
         pp=plan.pp,
@@ -285,11 +307,8 @@ def _pipeline_s(job: Job, layers: LayerTimes, slowest: Pass, handover: Any, stac
         forward_s=slowest.forward_s,
         backward_s=slowest.backward_s,
         weight_s=slowest.weight_s,
-        total_forward_s=np.minimum(
-            whole.forward_s + (stack.host_microbatch_s + slowest.fsdp_forward_s) * ranks,
-            slowest.forward_s * ranks,
-        ),
-        total_backward_s=np.minimum(whole.backward_s + again, slowest.backward_s * ranks),
+        total_forward_s=np.minimum(whole.forward_s + besides * ranks, slowest.forward_s * ranks),
+        total_backward_s=np.minimum(whole.backward_s + again * ranks, slowest.backward_s * ranks),
         total_weight_s=np.minimum(whole.weight_s, slowest.weight_s * ranks),
         p2p_s=handover,
         overlap_pp=False,
@@ -329,4 +348,5 @@ def _parts(job: Job, layers: LayerTimes, stage: StageLayers, slowest: Pass) -> d
         result[part] = seconds * micro
     result["recompute"] = slowest.recompute_s * micro
     result["fsdp"] = slowest.fsdp_s * micro
+    result["offload"] = (slowest.offload_forward_s + slowest.offload_backward_s) * micro
     return result

@@ -112,6 +112,12 @@ TIME = {
         source="arXiv 2304.11277, section 4; " + FIT,
         evidence="fitted",
     ),
+    "time.communication.host": Meaning(
+        formula="per micro-batch: saved activations (34 B, under full recompute 2 B, per token, "
+        "hidden element and layer) and parameters kept on the host, beyond 0.8 of the pass",
+        source="arXiv 2104.07857, section 4",
+        evidence="assumed",
+    ),
     "time.bubble": Meaning(
         formula="pipeline time - micro-batches * busy time of the slowest rank - hand-overs",
         source="docs/concepts/schedules.md: closed form of the schedule",
