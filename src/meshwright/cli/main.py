@@ -6,10 +6,11 @@ or an internal error, 130 interrupted. Data goes to stdout, everything else to s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
@@ -71,26 +72,45 @@ def cli() -> None:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits with its code."""
-    for stream in (sys.stdout, sys.stderr):
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     sys.exit(run(arguments))
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """The exit code of one command line; whatever goes wrong is said on stderr."""
+    """The exit code of one command line; whatever goes wrong is said on stderr.
+
+    With `--json` among the arguments an error is a JSON record on stderr.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _invoke(sys.argv[1:] if arguments is None else arguments)
+        code = _answer(given)
         sys.stdout.flush()
+        sys.stderr.flush()
+    except BrokenPipeError:
+        _discard(sys.stdout)
+        return EXIT_OK
+    except OSError as error:
+        return _report_full(error)
+    return code
+
+
+def _answer(arguments: list[str]) -> int:
+    """Runs a command line; errors are reported and become exit codes, those of streams pass."""
+    try:
+        code = _invoke(arguments)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
-        error.show()
-        return EXIT_USAGE
+        return _report_usage(error, as_json="--json" in arguments)
     except MeshwrightError as error:
-        return _report(error)
-    except BrokenPipeError:
-        return _close_quietly()
+        return _report(error, as_json="--json" in arguments)
+    except OSError:
+        raise
     except (KeyboardInterrupt, click.Abort):
         click.echo("interrupted", err=True)
         return EXIT_INTERRUPTED
@@ -110,12 +130,42 @@ def _invoke(arguments: list[str]) -> Any:
         return cli.invoke(context)
 
 
-def _report(error: MeshwrightError) -> int:
+def _report(error: MeshwrightError, *, as_json: bool) -> int:
     """Prints an error, or the findings it carries, to stderr."""
-    from meshwright.report.findings import error_lines
+    from meshwright.report.findings import error_lines, error_record
     from meshwright.report.page import show
 
-    show(error_lines(error), sys.stderr)
+    if as_json:
+        from meshwright.report.machine import to_json
+
+        sys.stderr.write(to_json(error_record(error)))
+    else:
+        show(error_lines(error), sys.stderr)
+    return EXIT_USAGE
+
+
+def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
+    """Prints what click has against the command line to stderr."""
+    if not as_json:
+        error.show()
+        return EXIT_USAGE
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "meshwright"
+    wrong = MeshwrightError(error.format_message(), hint=f"{command} --help")
+    return _report(wrong, as_json=True)
+
+
+def _report_full(error: OSError) -> int:
+    """Says that output cannot be written, if that at least can be."""
+    _discard(sys.stdout)
+    if os.environ.get("MESHWRIGHT_DEBUG"):
+        raise error
+    place = f" {error.filename!r}" if error.filename else ""
+    try:
+        click.echo(f"error: cannot read or write{place}: {error.strerror or error}", err=True)
+        click.echo("hint: free some space, or send the output elsewhere", err=True)
+    except OSError:
+        _discard(sys.stderr)
     return EXIT_USAGE
 
 
@@ -128,7 +178,7 @@ def _report_bug(error: Exception) -> int:
     return EXIT_USAGE
 
 
-def _close_quietly() -> int:
-    """The reader went away: send what is left nowhere, so that the exit is silent."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return EXIT_OK
+def _discard(stream: TextIO) -> None:
+    """Sends what a stream still holds nowhere, so that the exit is silent."""
+    with contextlib.suppress(OSError):  # a stream that is no file holds nothing back
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -9,7 +9,7 @@ import click
 
 from meshwright import api
 from meshwright.base.errors import MeshwrightError
-from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK
+from meshwright.base.finding import EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK
 from meshwright.cli import output
 from meshwright.cli.length import sequence_length
 from meshwright.cli.pins import parse_pins
@@ -62,6 +62,8 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
     --pin and --ban take any field of a plan.toml; a wrong name lists them all. Exits with 1 when no
     plan fits.
     """
+    if write is not None:
+        output.check_writable(write)
     result = _search(model, asked)
     if write and result.best is not None:
         from meshwright.plan.file import write_job
@@ -77,7 +79,14 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
         from meshwright.report.result import result_page
 
         output.page(result_page(result, written=write or "", refused=refused))
+    if _was_interrupted(result):
+        return EXIT_INTERRUPTED
     return EXIT_OK if result.rows else EXIT_FINDINGS
+
+
+def _was_interrupted(result: Result) -> bool:
+    """Whether the search was stopped, so that its best is the best of a part only."""
+    return any(note.startswith("stopped early") for note in result.notes)
 
 
 def _search(model: str, asked: dict[str, Any]) -> Result:
