@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from functools import lru_cache
 from importlib import resources
@@ -26,7 +27,7 @@ def record(kind: Kind, name: str) -> Record:
     Case and separators do not count ("rtx 4090" is "RTX-4090"). Raises `UnknownName` with the
     nearest names, or `MeshwrightError` listing the choices when the name fits several devices.
     """
-    found = _by_file_name(kind, name) or _by_alias(kind, name)
+    found = _by_file_name(kind, name) or _by_alias(kind, name) or _by_memory(kind, name)
     if len(found) == 1:
         return found[0]
     if found:
@@ -71,10 +72,26 @@ def _by_alias(kind: Kind, name: str) -> list[Record]:
     ]
 
 
+_WITH_MEMORY = re.compile(r"(.+?)[-_ ](\d+)[-_ ]?gi?b?([-_ ]?(?:sxm\d?|pcie|nvl))?", re.IGNORECASE)
+
+
+def _by_memory(kind: Kind, name: str) -> list[Record]:
+    """The device of a name that adds its memory, as "H200-141G" or "MI300X 192GB"."""
+    parts = _WITH_MEMORY.fullmatch(name.strip()) if kind == "gpus" else None
+    if parts is None:
+        return []
+    named = _by_alias(kind, parts[1] + (parts[3] or "")) or _by_alias(kind, parts[1])
+    return [r for r in named if int(parts[2]) == r.get("marketed_gb")]
+
+
 def _suggestions(kind: Kind, name: str) -> tuple[str, ...]:
     """The short names of the entries with a spelling near `name`, without repetition."""
     owner = {s: short_name(r) for r in records(kind) for s in spellings(r)}
-    return tuple(dict.fromkeys(owner[s] for s in nearest(name, owner, limit=6)))[:3]
+    near = tuple(dict.fromkeys(owner[s] for s in nearest(name, owner, limit=6)))[:3]
+    if near or kind == "gpus":  # `meshwright show gpus` lists those
+        return near
+    starting = tuple(s for s in _slugs(kind) if name and s.startswith(name[:3].lower()))
+    return starting or _slugs(kind)
 
 
 def _titles(entries: Iterable[Mapping[str, Any]]) -> str:
