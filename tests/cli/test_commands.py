@@ -114,8 +114,9 @@ def test_a_sequence_length_in_units_of_1024(capsys):
     assert set(lengths.values()) == {4096}
 
 
-def test_the_least_memory_says_nothing_of_speed(capsys):
-    assert run([*PLAN, "--objective", "memory"]) == 0
+@pytest.mark.parametrize("objective", ["memory", "cost"])
+def test_only_the_fastest_plan_is_compared_by_speed(objective, capsys):
+    assert run([*PLAN, "--objective", objective]) == 0
     out = capsys.readouterr().out
     assert "depends on" not in out
     assert "closest miss" not in out

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.table import Column, Row, Table, table_of
 from meshwright.report.page import plain, show
-from meshwright.report.terminal import draw, fitted_widths
+from meshwright.report.terminal import draw, fitted_widths, narrowed
 
 WIDE = "x" * 300
 TABLE = Table(
@@ -73,6 +73,23 @@ def test_a_terminal_wraps_between_words_and_loses_nothing(monkeypatch):
 def test_a_table_too_wide_for_any_wrapping_is_printed_whole(monkeypatch):
     assert f"{WIDE}      1.5" in drawn([TABLE], 40, monkeypatch)
     assert fitted_widths(TABLE, 40) is None
+
+
+def test_a_narrow_terminal_leaves_optional_columns_out_and_says_so(monkeypatch):
+    columns = (
+        Column(key="a", title="name"),
+        Column(key="b", title="GiB", optional=True),
+        Column(key="c", title="price", optional=True),
+    )
+    table = table_of(columns, [{"a": "abcdefgh", "b": "12345678", "c": "123456789"}])
+    assert narrowed(table, 80) == (table, [])
+    assert narrowed(table, 25)[1] == ["price"]
+    assert narrowed(table, 12)[1] == ["GiB", "price"]
+    assert narrowed(table, 5) == (table, [])
+    text = drawn([table], 25, monkeypatch)
+    assert "12345678" in text
+    assert "123456789" not in text
+    assert "(a wider terminal also" in text
 
 
 @given(st.integers(10, 60))

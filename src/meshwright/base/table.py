@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column: `key` names it in machine output, `title` (with its unit) on screen."""
+    """One column: `key` names it in machine output, `title` (with its unit) on screen.
+
+    An `optional` one is left out on a terminal that is too narrow for all of them.
+    """
 
     key: str
     title: str
     align: Literal["left", "right"] = "left"
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,10 @@ class Table:
             max([len(c.title), *(len(row.cells.get(c.key, "")) for row in self.rows)])
             for c in self.columns
         )
+
+    def without(self, key: str) -> Table:
+        """The table less one column."""
+        return Table(columns=tuple(c for c in self.columns if c.key != key), rows=self.rows)
 
 
 def table_of(columns: Sequence[Column], records: Sequence[Mapping[str, Any]]) -> Table:

@@ -29,14 +29,14 @@ _COLUMNS = (
     Column(key="schedule", title="schedule"),
     Column(key="recompute", title="recompute"),
     Column(key="sharding", title="sharding"),
-    Column(key="peak_gib", title="peak GiB", align="right"),
+    Column(key="peak_gib", title="peak GiB", align="right", optional=True),
     Column(key="needs_gib", title="needs GiB", align="right"),
     Column(key="step_s", title="step s", align="right"),
     Column(key="tokens_per_s_per_gpu", title="tok/s/GPU", align="right"),
     Column(key="mfu", title="MFU %", align="right"),
-    Column(key="days_per_trillion_tokens", title="days/Ttok", align="right"),
-    Column(key="dollars_per_trillion_tokens", title="$/Ttok", align="right"),
-    Column(key="limited_by", title="limited by"),
+    Column(key="days_per_trillion_tokens", title="days/Ttok", align="right", optional=True),
+    Column(key="dollars_per_trillion_tokens", title="$/Ttok", align="right", optional=True),
+    Column(key="limited_by", title="limited by", optional=True),
 )
 
 
@@ -56,7 +56,7 @@ def result_page(
     page += _found(result) if result.rows else _nothing(result, refused)
     if result.candidates:
         page.append(census_line(result))
-    if result.rows and result.objective != "memory":  # both are about the step time
+    if result.rows and result.objective == "throughput":  # both compare step times on all GPUs
         page += [miss_line(miss) for miss in result.misses[:1]]
         page += [swing_line(swing) for swing in result.sensitivity]
     page += [f"note: {note}" for note in result.notes]

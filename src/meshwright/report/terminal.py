@@ -42,7 +42,11 @@ def _text(line: str) -> Text:
 
 
 def _print_table(table: Table, console: Console) -> None:
-    """Cells wrapped between words; where even that is too wide, whole lines for the terminal."""
+    """Cells wrapped between words, optional columns left out where they do not fit.
+
+    What even so is too wide is printed in whole lines for the terminal to break.
+    """
+    table, hidden = narrowed(table, console.width)
     widths = fitted_widths(table, console.width)
     if widths is None:
         for line in table_lines(table):
@@ -55,6 +59,22 @@ def _print_table(table: Table, console: Console) -> None:
         cells = (Text(row.cells.get(column.key, "")) for column in table.columns)
         drawn.add_row(*cells, style="bold" if row.chosen else "")
     console.print(drawn)
+    if hidden:
+        console.print(f"(a wider terminal also shows {', '.join(hidden)})")
+
+
+def narrowed(table: Table, available: int) -> tuple[Table, list[str]]:
+    """The table less the optional columns that keep it from fitting, last first, and their titles.
+
+    A table that would not fit without all of them stays whole.
+    """
+    less, hidden = table, list[str]()
+    for column in reversed([c for c in table.columns if c.optional]):
+        if fitted_widths(less, available) is not None:
+            break
+        less = less.without(column.key)
+        hidden.insert(0, column.title)
+    return (less, hidden) if fitted_widths(less, available) is not None else (table, [])
 
 
 def fitted_widths(table: Table, available: int) -> list[int] | None:
