@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meshwright.search import Options, Result
 
 _MESH = frozenset({"tp", "pp", "cp", "dp"})
+MOST_VALUES = 256  # that a pin or a ban may list
 OBJECTIVES = ("throughput", "cost", "memory")
 
 
@@ -71,11 +72,13 @@ def workload(
             f"sequence length {seq_len!r} is not a whole number", hint="give tokens, as 8192"
         )
     if not 1 <= seq_len <= LARGEST:
-        raise MeshwrightError(f"sequence length {seq_len} is not between 1 and {LARGEST}")
+        raise MeshwrightError(
+            f"sequence length {seq_len} is not between 1 and {LARGEST}", hint="give tokens, as 8192"
+        )
     return Workload(
         seq_len=seq_len,
         global_batch_size=_sequences(global_batch, seq_len),
-        train_tokens=None if train_tokens is None else parse_tokens(train_tokens),
+        train_tokens=None if train_tokens is None else _run_length(train_tokens),
     )
 
 
@@ -201,6 +204,14 @@ def read_job(job: Job | str | Path) -> Job:
     return read
 
 
+def _run_length(train_tokens: float | str) -> float:
+    """Tokens of a whole run, at least one."""
+    tokens = parse_tokens(train_tokens)
+    if tokens < 1:
+        raise MeshwrightError(f"a run of {train_tokens} tokens is none", hint='type it as "15T"')
+    return tokens
+
+
 def _sequences(global_batch: int | str, seq_len: int) -> int:
     """Sequences of a batch given as a number or as text."""
     text = str(global_batch).strip()
@@ -220,6 +231,11 @@ def _values(name: str, given: Any, findings: list[Finding], kind: str) -> tuple[
     if name not in FIELDS:
         hint = did_you_mean(name, FIELDS, otherwise="fields:")
         findings.append(Finding(message=f"{kind} {name!r} is no field of a plan", hint=hint))
+        return ()
+    if len(_listed(given)) > MOST_VALUES:
+        message = f"{kind} {name} lists {len(_listed(given))} values"
+        hint = f"list at most {MOST_VALUES}, as {name}=1,2,4,8"
+        findings.append(Finding(message=message, key=name, hint=hint))
         return ()
     values: list[Any] = []
     for item in _listed(given):

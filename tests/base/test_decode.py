@@ -76,7 +76,7 @@ def test_reports_every_mistake_with_its_place():
     )
     assert scene is REFUSED
     found = {f.key: (f.line, f.reason, f.hint) for f in findings}
-    assert found["layers"] == (1, "is not a whole number", "")
+    assert found["layers"] == (1, "is not a whole number", "write it as 8")
     assert found["visibel"] == (2, "is no key of this table", "did you mean visible?")
     assert found["depth"][:2] == (3, "is not a finite number")
     assert found["order"][0] == 4

@@ -16,8 +16,9 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
-from meshwright.base.locate.document import Document, Key, dotted, shown
+from meshwright.base.locate.document import Document, Key, dotted
 from meshwright.base.names import did_you_mean
+from meshwright.base.words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 REFUSED: Any = object()  # stands for a value that was wrong; its finding has been noted
 LARGEST_INTEGER = 2**63 - 1
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text in quotes"}
+_EXAMPLES = {bool: "true or false", int: "it as 8", float: "it as 1.5", str: 'it as "text"'}
 
 
 class Decoder:
@@ -138,9 +140,10 @@ class Decoder:
         if wanted is float and type(value) is int and abs(value) <= LARGEST_INTEGER:
             return float(value)
         if type(value) is not wanted:
-            return self.refuse(key, f"is not {_WORDS.get(wanted, wanted.__name__)}")
+            hint = f"write {_EXAMPLES.get(wanted, 'another value')}"
+            return self.refuse(key, f"is not {_WORDS.get(wanted, wanted.__name__)}", hint=hint)
         if isinstance(value, float) and not math.isfinite(value):
-            return self.refuse(key, "is not a finite number")
+            return self.refuse(key, "is not a finite number", hint="write a finite number")
         if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
             return self.refuse(key, "is too large", hint=f"at most {LARGEST_INTEGER}")
         return value

@@ -14,11 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.names import question
+from meshwright.base.words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from meshwright.base.finding import Finding
+
+
+_SHOWN = ("model", "GPU", "rule", "schedule", "stack")  # kinds that `meshwright show` lists
 
 
 class MeshwrightError(Exception):
@@ -45,8 +49,10 @@ class UnknownName(MeshwrightError):  # noqa: N818
         self.kind = kind
         self.name = name
         self.suggestions = tuple(suggestions)
+        listed = f"`meshwright show {kind.lower()}s` lists them" if kind in _SHOWN else ""
         super().__init__(
-            f"unknown {kind} {name!r}", hint=question(self.suggestions) if self.suggestions else ""
+            f"unknown {kind} {shown(name)}",
+            hint=question(self.suggestions) if self.suggestions else listed,
         )
 
 

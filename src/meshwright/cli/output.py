@@ -37,7 +37,7 @@ def check_writable(path: str) -> None:
     """MeshwrightError when no file can be written at `path`; nothing is written yet."""
     target = Path(path)
     try:
-        if not path or target.is_dir():
+        if not path or "\0" in path or target.is_dir():
             raise _unwritable(path, "it names no file", hint="name one, as plan.toml")
         if not target.parent.is_dir():
             raise _unwritable(path, "its folder does not exist", hint=f"mkdir -p {target.parent}")

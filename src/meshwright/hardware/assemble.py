@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.words import shown
 from meshwright.hardware.cluster import Cluster, Gpu, Host, Link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 GIB = 2.0**30
+MOST_NODES = 1_000_000
 
 
 def gpu_of(entry: Mapping[str, Any]) -> Gpu:
@@ -73,6 +75,13 @@ def holds(count: int, node: Mapping[str, Any]) -> bool:
 
 def _largest(node: Mapping[str, Any]) -> int:
     return max([int(node["gpus_per_node"]), *(int(link["domain"]) for link in node["links"])])
+
+
+def check_nodes(nodes: int) -> None:
+    """Raises `MeshwrightError` for a number of nodes that no cluster has."""
+    if not 1 <= nodes <= MOST_NODES:
+        hint = f"type --nodes, 1 to {MOST_NODES}"
+        raise MeshwrightError(f"{shown(nodes)} nodes make no cluster", hint=hint)
 
 
 def check_count(count: int, node: Mapping[str, Any]) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.hardware.assemble import assemble, check_count, gpu_of, holds
+from meshwright.hardware.assemble import assemble, check_count, check_nodes, gpu_of, holds
 from meshwright.hardware.records import prices, record, records, short_name
 
 if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster, Gpu
 
-_SPEC = re.compile(r"^(?P<name>.+?)(?::(?P<count>\d+))?$")
+
+_SPEC_HINT = 'type a name and a count, as "H100:8"'
 
 
 def gpu(name: str) -> Gpu:
@@ -33,8 +33,7 @@ def cluster(
     `UnknownName` or `MeshwrightError` for names, counts and combinations that do not exist.
     """
     name, count = _split(gpu_spec)
-    if nodes < 1:
-        raise MeshwrightError(f"{nodes} nodes make no cluster", hint="type --nodes 1 or more")
+    check_nodes(nodes)
     device = record("gpus", name)
     machine = _machine(device, node, count)
     network = record("fabrics", fabric or machine["default_fabric"])
@@ -55,11 +54,14 @@ def describe() -> tuple[dict[str, Any], ...]:
 
 
 def _split(gpu_spec: str) -> tuple[str, int | None]:
-    match = _SPEC.match(gpu_spec.strip())
-    if match is None:
-        raise MeshwrightError("no GPU is named", hint='type a name and a count, as "H100:8"')
-    count = match["count"]
-    return match["name"], int(count) if count else None
+    name, colon, count = (part.strip() for part in gpu_spec.partition(":"))
+    if not name:
+        raise MeshwrightError("no GPU is named", hint=_SPEC_HINT)
+    if not colon:
+        return name, None
+    if not (count.isascii() and count.isdigit() and len(count) < 10):
+        raise MeshwrightError(f"{count!r} in {gpu_spec!r} is no number of GPUs", hint=_SPEC_HINT)
+    return name, int(count)
 
 
 def _machine(device: dict[str, Any], node: str | None, count: int | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.names import nearest
 from meshwright.base.problem import Problem
 from meshwright.hardware import catalogue
-from meshwright.hardware.assemble import GIB
+from meshwright.hardware.assemble import GIB, MOST_NODES
 from meshwright.hardware.cluster import Cluster, Gpu, Host, Link
 from meshwright.hardware.records import record
 
@@ -80,6 +80,8 @@ def _check(table: Mapping[str, Any]) -> list[Problem]:
     if "nodes" not in table:
         found.append(Problem("nodes", None, "is missing", "state how many nodes there are"))
     found += _whole(table, ("nodes", "gpus_per_node"), "")
+    if _is_whole(table.get("nodes")) and table["nodes"] > MOST_NODES:
+        found.append(Problem("nodes", table["nodes"], f"is no number from 1 to {MOST_NODES}"))
     found += _texts(table, ("name", "node", "fabric"), "")
     found += _numbers(table, ("price_per_gpu_hour",), "")
     found += _check_gpu(table.get("gpu"))
@@ -159,14 +161,15 @@ def _check_link(link: object, key: str) -> list[Problem]:
     if not isinstance(link, dict):
         return [Problem(key, link, "is no table", "write [[links]] for each level")]
     found = _unknown(link, LINK_KEYS, f"{key}.")
-    found += _missing(link, ("kind", "domain", "gb_per_s"), f"{key}.", "")
+    found += _missing(link, ("kind", "domain", "gb_per_s"), f"{key}.", "every link states it")
     found += _texts(link, ("name", "kind"), f"{key}.")
     found += _whole(link, ("domain", "nics_per_node"), f"{key}.")
     found += _numbers(link, LINK_NUMBERS, f"{key}.")
     in_network = link.get("in_network_reduction", False)
     if not isinstance(in_network, bool):
         reason = "is neither true nor false"
-        found.append(Problem(f"{key}.in_network_reduction", in_network, reason))
+        hint = "write true or false"
+        found.append(Problem(f"{key}.in_network_reduction", in_network, reason, hint))
     kind = link.get("kind")
     if isinstance(kind, str) and kind not in LINK_KINDS:
         hint = _suggest(kind, LINK_KINDS)
@@ -202,7 +205,7 @@ def _texts(table: Mapping[str, Any], keys: tuple[str, ...], prefix: str) -> list
 
 def _whole(table: Mapping[str, Any], keys: tuple[str, ...], prefix: str) -> list[Problem]:
     return [
-        Problem(f"{prefix}{key}", table[key], "is no whole number from 1 to 10^9", "")
+        Problem(f"{prefix}{key}", table[key], "is no whole number from 1 to 10^9", "as 8")
         for key in keys
         if key in table and not _is_whole(table[key])
     ]
@@ -210,7 +213,7 @@ def _whole(table: Mapping[str, Any], keys: tuple[str, ...], prefix: str) -> list
 
 def _numbers(table: Mapping[str, Any], keys: tuple[str, ...], prefix: str) -> list[Problem]:
     return [
-        Problem(f"{prefix}{key}", table[key], "is no number above 0 and up to 10^9", "")
+        Problem(f"{prefix}{key}", table[key], "is no number above 0 and up to 10^9", "as 1.5")
         for key in keys
         if key in table and not (_is_number(table[key]) and 0 < table[key] <= LARGEST)
     ]

@@ -8,6 +8,7 @@ model is adding a file.
 from __future__ import annotations
 
 import json
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -59,7 +60,7 @@ def load(name_or_path: str | Path) -> Model:
     """
     text = str(name_or_path)
     path = Path(text)
-    if path.suffix == ".json" or path.exists():
+    if path.suffix == ".json" or (text and os.path.exists(text)):
         return _load_file(path / "config.json" if path.is_dir() else path)
     name = resolve(text)
     preset = _preset(name)

@@ -142,6 +142,9 @@ def _text_part(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     """The nested text configuration and its path, or the configuration itself."""
     for key in ("text_config", "llm_config", "language_config"):
         nested = config.get(key)
+        if nested is not None and not isinstance(nested, dict):
+            hint = "write a mapping of keys to values, or leave it out"
+            raise InvalidConfig([Problem(key, printable(nested), "is no mapping", hint)])
         if isinstance(nested, dict):
             inherited = {k: config[k] for k in _INHERITED if k in config and k not in nested}
             return {**inherited, **nested}, key

@@ -57,7 +57,8 @@ class Fields:
         """Note a problem with a key; `value` defaults to what stands there."""
         self._wrong.add(key)
         found = self.config.get(key) if value is None else value
-        self.problems.append(Problem(self.located(key), printable(found), reason, hint))
+        stated = hint or "mend the value, or leave the key out where the model has none"
+        self.problems.append(Problem(self.located(key), printable(found), reason, stated))
 
     def conflict(
         self, key: str, reason: str, *, beside: Sequence[str] = (), hint: str = ""
@@ -124,7 +125,8 @@ class Fields:
             return default
         if isinstance(value, bool):
             return value
-        self.reject(key, f"is {_kind(value)} where true or false is needed", value=value)
+        reason = f"is {_kind(value)} where true or false is needed"
+        self.reject(key, reason, hint="write true or false", value=value)
         return default
 
     def text(self, *keys: str, default: str) -> str:
@@ -135,7 +137,8 @@ class Fields:
             return default
         if isinstance(value, str):
             return value
-        self.reject(key, f"is {_kind(value)} where text is needed", value=value)
+        hint = "put a word in quotes"
+        self.reject(key, f"is {_kind(value)} where text is needed", hint=hint, value=value)
         return default
 
     def indices(self, key: str, *, below: int) -> tuple[int, ...] | None:
@@ -213,7 +216,8 @@ class Fields:
         """`value` as an integer in range, else a stand-in in range and a problem."""
         problem = _integer_problem(value)
         if problem:
-            self.reject(key, problem[0], hint=problem[1], value=value)
+            hint = problem[1] or f"write a whole number from {minimum} to {maximum}"
+            self.reject(key, problem[0], hint=hint, value=value)
             return max(minimum, _STAND_IN)
         whole = cast("int", value)
         if minimum <= whole <= maximum:

@@ -170,7 +170,9 @@ def _tokens(decoder: Decoder, key: Key) -> Any:
         tokens = parse_tokens(value)
     except InvalidUnit as error:
         return decoder.refuse(key, "is no number of tokens", hint=error.hint)
-    return tokens if tokens > 0 else decoder.refuse(key, "is not positive")
+    return (
+        tokens if tokens > 0 else decoder.refuse(key, "is not positive", hint='write it as "15T"')
+    )
 
 
 # Plan
@@ -266,6 +268,6 @@ def _check_figures(decoder: Decoder, key: Key) -> None:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         least = "positive" if key[-1] in _POSITIVE else "zero or more"
         if value < 0 or (value == 0 and key[-1] in _POSITIVE):
-            decoder.refuse(key, f"must be {least}")
+            decoder.refuse(key, f"must be {least}", hint="or leave the key out")
         elif value > 1e18:
-            decoder.refuse(key, "is absurdly large")
+            decoder.refuse(key, "is absurdly large", hint="it must be at most 1e18")

@@ -126,7 +126,8 @@ def _layout(value: Any) -> tuple[Any, Problem | None]:
         return None, Problem("layout", value, "is not a list", hint)
     for item in value:
         if type(item) is not int or not 0 <= item <= LARGEST:
-            return None, Problem("layout", value, f"{item!r} is not a number of layers")
+            hint = "write the layers of every chunk, such as [9, 10, 10, 9]"
+            return None, Problem("layout", value, f"{item!r} is not a number of layers", hint)
     return tuple(value), None
 
 
@@ -146,4 +147,5 @@ def _in_range(name: str, value: float) -> tuple[Any, Problem | None]:
     least, most = int(name in _AT_LEAST_ONE), _MOST.get(name, LARGEST)
     if math.isfinite(value) and least <= value <= most:
         return value, None
-    return None, Problem(name, value, f"is not between {least} and {most}")
+    hint = f"the default is {FIELDS[name]}"
+    return None, Problem(name, value, f"is not between {least} and {most}", hint)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Document", "Key", "Lines", "Place", "parse", "read", "read_text"]
 
 LARGEST_FILE_BYTES = 2 * 2**20  # ten times the largest configuration seen
+_SAVE_AS_UTF8 = "save it as UTF-8, as with iconv -t UTF-8"
 SYNTAXES = {".toml": "toml", ".json": "json", ".yaml": "yaml", ".yml": "yaml"}
 
 
@@ -28,8 +29,9 @@ def read(path: str | Path, *, syntax: str = "") -> Document:
     chosen = syntax or SYNTAXES.get(Path(path).suffix.lower(), "")
     if not chosen:
         reason = f"its name ends in none of {', '.join(SYNTAXES)}"
+        hint = "rename the file, or give another"
         raise InvalidInput(
-            [Finding(message="cannot tell the syntax", file=str(path), reason=reason)]
+            [Finding(message="cannot tell the syntax", file=str(path), reason=reason, hint=hint)]
         )
     return parse(read_text(path), syntax=chosen, file=str(path))
 
@@ -62,14 +64,22 @@ def read_text(path: str | Path, *, largest_bytes: int = LARGEST_FILE_BYTES) -> s
     except (OSError, ValueError) as error:
         raise _unreadable(path, getattr(error, "strerror", None) or str(error)) from None
     if len(raw) > largest_bytes:
-        raise _unreadable(path, f"it is larger than {largest_bytes // 2**20} MiB")
+        reason = f"it is larger than {largest_bytes // 2**20} MiB"
+        raise _unreadable(path, reason, hint="no configuration is; name another file")
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:2]:
+        raise _unreadable(path, "it is UTF-16 text, not UTF-8", line=1, hint=_SAVE_AS_UTF8)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise _unreadable(path, "it is not UTF-8 text", line=line) from None
+        hint = _SAVE_AS_UTF8
+        raise _unreadable(path, "it is not UTF-8 text", line=line, hint=hint) from None
 
 
-def _unreadable(path: str | Path, reason: str, *, line: int = 0) -> InvalidInput:
+def _unreadable(
+    path: str | Path, reason: str, *, line: int = 0, hint: str = "check the path"
+) -> InvalidInput:
     message = f"cannot read {str(path)!r}: {reason}"
-    return InvalidInput([Finding(message=message, file=str(path), line=line, reason=reason)])
+    return InvalidInput(
+        [Finding(message=message, file=str(path), line=line, reason=reason, hint=hint)]
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.words import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,15 +116,6 @@ class Document:
         return found.replace(value=problem.value)
 
 
-def shown(value: Any) -> str:
-    """A value as it would stand in a file, cut at 60 characters."""
-    try:
-        text = str(value).lower() if isinstance(value, bool) else repr(value)
-    except ValueError:  # Python prints no integer of thousands of digits
-        return "a huge number"
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def dotted(key: Key) -> str:
     """A key path as one word: "links.0.domain"."""
     return ".".join(str(part) for part in key)
@@ -134,5 +126,12 @@ def malformed(
 ) -> InvalidInput:
     """The error for a text that is not in its syntax."""
     line, column = (place.line, place.column) if place else (0, 0)
-    finding = Finding(message=reason, file=file, line=line, column=column, reason=reason, hint=hint)
+    finding = Finding(
+        message=reason,
+        file=file,
+        line=line,
+        column=column,
+        reason=reason,
+        hint=hint or "mend the file at this place",
+    )
     return InvalidInput([finding])

@@ -73,15 +73,23 @@ def _deepseek(f: Fields, dims: Dims, defaults: _Defaults) -> Model:
         intermediate_size=width, activation=activation, bias=f.flag("mlp_bias", default=False)
     )
     routed = _experts(f, defaults, activation)
-    first = f.size(
-        "first_k_dense_replace", default=defaults.dense_first, minimum=0, maximum=MAX_LAYERS
-    )
+    first = read_dense_first(f, dims, default=defaults.dense_first)
     step = f.optional_size("moe_layer_freq", default=1) or 1
     blocks = [
         Block(attention=attention, feed_forward=routed if i >= first and i % step == 0 else dense)
         for i in range(dims.layers)
     ]
     return assemble(f, dims, blocks, tied=False, mtp=read_mtp(f, blocks[-1]))
+
+
+def read_dense_first(f: Fields, dims: Dims, *, default: int) -> int:
+    """How many of the first blocks are dense; a stated number is at most that of the layers."""
+    key = "first_k_dense_replace"
+    first = f.size(key, default=default, minimum=0, maximum=MAX_LAYERS)
+    if f.config.get(key) is not None and first > dims.layers:
+        reason = f"is more than the {dims.layers} layers there are"
+        f.conflict(key, reason, beside=("num_hidden_layers",), hint=f"at most {dims.layers}")
+    return first
 
 
 def read_mtp(f: Fields, block: Block) -> list[Block]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.model.architecture import Block, Experts, Mlp
-from meshwright.model.families.deepseek import read_mtp
-from meshwright.model.fields import MAX_LAYERS
+from meshwright.model.families.deepseek import read_dense_first, read_mtp
 from meshwright.model.reading import (
     Keys,
     assemble,
@@ -91,7 +90,7 @@ def glm4_moe(f: Fields) -> Model:
         qk_norm="head" if f.flag("use_qk_norm", default=False) else "",
     )
     dense, routed = _mlp(f, default=10944), _experts(f)
-    first = f.size("first_k_dense_replace", default=1, minimum=0, maximum=MAX_LAYERS)
+    first = read_dense_first(f, dims, default=1)
     blocks = [
         Block(attention=attention, feed_forward=routed if i >= first else dense)
         for i in range(dims.layers)
