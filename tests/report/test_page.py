@@ -86,6 +86,9 @@ def test_a_narrow_terminal_leaves_optional_columns_out_and_says_so(monkeypatch):
     assert narrowed(table, 25)[1] == ["price"]
     assert narrowed(table, 12)[1] == ["GiB", "price"]
     assert narrowed(table, 5) == (table, [])
+    wordy = table_of(columns, [{"a": "two words", "b": "1", "c": "a price in words"}])
+    assert narrowed(wordy, 28)[1] == ["price"]  # rather than two lines a row
+    assert narrowed(wordy, 8)[1] == ["GiB", "price"]
     text = drawn([table], 25, monkeypatch)
     assert "12345678" in text
     assert "123456789" not in text

@@ -127,7 +127,12 @@ def stack_records() -> list[Record]:
 
     stacks = default_calibration().stacks
     return [
-        {"name": name, "kin": stack.kin, "fitted_on": stack.fitted_on}
+        {
+            "name": name,
+            "kin": stack.kin,
+            "fitted_on": stack.fitted_on
+            or ("medians of the stacks below" if not stack.kin else ""),
+        }
         for name, stack in stacks.items()
     ]
 

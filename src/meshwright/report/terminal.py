@@ -64,17 +64,23 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def narrowed(table: Table, available: int) -> tuple[Table, list[str]]:
-    """The table less the optional columns that keep it from fitting, last first, and their titles.
+    """The table less the optional columns that it takes to fit, last first, and their titles.
 
-    A table that would not fit without all of them stays whole.
+    Rows of one line are preferred, then rows with few enough columns to wrap between words; a table
+    for which neither can be had stays whole.
     """
-    less, hidden = table, list[str]()
+    steps: list[tuple[Table, list[str]]] = [(table, [])]
     for column in reversed([c for c in table.columns if c.optional]):
-        if fitted_widths(less, available) is not None:
-            break
-        less = less.without(column.key)
-        hidden.insert(0, column.title)
-    return (less, hidden) if fitted_widths(less, available) is not None else (table, [])
+        less, hidden = steps[-1]
+        steps.append((less.without(column.key), [column.title, *hidden]))
+    flat = (s for s in steps if _natural_width(s[0]) <= available)
+    wrapped = (s for s in steps if fitted_widths(s[0], available) is not None)
+    return next(flat, None) or next(wrapped, None) or steps[0]
+
+
+def _natural_width(table: Table) -> int:
+    widths = table.widths()
+    return sum(widths) + len(GAP) * len(widths)
 
 
 def fitted_widths(table: Table, available: int) -> list[int] | None:
