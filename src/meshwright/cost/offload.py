@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.plan.job import shard_group
-from meshwright.plan.plan import Recompute
+from meshwright.plan.plan import Recompute, RecomputeModule
 
 if TYPE_CHECKING:
     from meshwright.cost.calibration import Stack
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 SAVED_PER_ELEMENT = 34.0  # bytes a layer saves per token and hidden element (2205.05198, eq. 1)
 CHECKPOINT_PER_ELEMENT = 2.0  # the same where only the layer's input is kept
+MADE_AGAIN = {  # the part of them that each recomputed module does without (its input is kept)
+    RecomputeModule.MLP: 17.0,
+    RecomputeModule.NORM: 4.0,
+    RecomputeModule.ALTERNATE_MATMULS: 12.0,
+}
 HIDDEN_SHARE = 0.8  # of the pass that a transfer can hide behind
 LEAST_EXPOSED = 0.05
 
@@ -47,8 +52,9 @@ def saved_bytes(job: Job, stage: StageLayers) -> Any:
     """Bytes that one micro-batch saves on a rank for the backward pass, by the dense estimate."""
     plan = job.plan
     tokens = plan.micro_batch_size * job.workload.seq_len / plan.cp
-    per_element = np.where(
-        np.asarray(plan.recompute) == Recompute.FULL, CHECKPOINT_PER_ELEMENT, SAVED_PER_ELEMENT
-    )
+    kind, modules = np.asarray(plan.recompute), np.asarray(plan.recompute_modules)
+    made_again = sum(((modules & m) > 0) * share for m, share in MADE_AGAIN.items())
+    kept = np.where(kind == Recompute.SELECTIVE, SAVED_PER_ELEMENT - made_again, SAVED_PER_ELEMENT)
+    per_element = np.where(kind == Recompute.FULL, CHECKPOINT_PER_ELEMENT, kept)
     split = np.where(plan.sequence_parallel, plan.tp, 1)
     return stage.layers * tokens * job.model.hidden_size * per_element / split
