@@ -218,7 +218,7 @@ def _adapted(code: str, job: Job) -> dict[str, Any]:
         "DAT117": {"cp": 1 if ulysses else int(p.cp)},
         "DAT130": {"even_batches": d.pad_last},
         "DAT131": {"sampler": "other"},
-        "DAT217": {"dp": groups},
+        "DAT217": {"dp": groups, "zero_stage": 1 if p.dp_replicate > 1 else int(p.zero_stage)},
         "DAT230": {"zero_stage": int(p.zero_stage)},
         "COM106": {"collnet_enabled": _switches_reduce(job)},
         "COM112": {"nvlink_domain": min(job.cluster.links[0].domain, job.cluster.num_gpus)},

@@ -158,8 +158,12 @@ def _whole_groups(job: Job) -> bool:
 
 def _adapted(code: str, job: Job) -> dict[str, Any]:
     """What a variable is in the terms of this rule, where that differs."""
+    p = job.plan
     special: dict[str, dict[str, Any]] = {
         "MOD142": {"world_size": int(world_size(job.plan))},
+        **dict.fromkeys(
+            ("MOD164", "MOD165"), {"cp": int(p.cp * p.tp)} if p.sequence_parallel else {}
+        ),
     }
     return special.get(code, {})
 

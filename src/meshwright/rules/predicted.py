@@ -67,6 +67,11 @@ def peak_bytes(job: Job) -> Any:
     return figure(job, "peak_bytes")
 
 
+def outside_bytes(job: Job) -> Any:
+    """Memory that the framework's allocator never sees: context, communicators; in bytes."""
+    return figure(job, "device_bytes") - figure(job, "reserved_bytes")
+
+
 def state_bytes(job: Job) -> Any:
     """Weights, gradients and optimizer states on the rank that holds most of them, in bytes."""
     terms = predicted_memory(job).terms
@@ -77,8 +82,8 @@ def state_bytes(job: Job) -> Any:
 
 
 def overflows(job: Job, share: float = FULL_SHARE) -> Any:
-    """True where the predicted peak exceeds this share of the device's memory."""
-    return peak_bytes(job) > share * job.cluster.gpu.memory_bytes
+    """True where the predicted peak, with what lies outside, exceeds this share of the memory."""
+    return peak_bytes(job) + outside_bytes(job) > share * job.cluster.gpu.memory_bytes
 
 
 def gib(number: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.cost.memory import LAYER_FIELDS, layer_bytes, memory, stage_memory
+from meshwright.cost.memory import LAYER_FIELDS, layer_bytes, memory, operands_of, stage_memory
 from meshwright.plan.distinct import distinct
 from meshwright.plan.plan import (
     Optimizer,
@@ -182,8 +182,37 @@ def test_offload_moves_bytes_to_the_host() -> None:
     there = memory(job(llama(8), Plan(dp=8, offload_optimizer=1.0)))
     moved = float(here.terms["memory.stage0.optimizer"])
     assert float(there.terms["memory.stage0.optimizer"]) == 0
+    moved += 4 / 12 * moved  # gradients in 4 B beside 12 B of states
     assert float(there.terms["memory.stage0.host"]) == pytest.approx(moved)
     assert float(there.host_bytes) - float(here.host_bytes) == pytest.approx(8 * moved)
+
+
+@pytest.mark.parametrize(("weights", "bytes_per_parameter"), [(False, 16), (True, 18)])
+def test_the_host_holds_what_zero_offload_puts_there(
+    weights: bool, bytes_per_parameter: int
+) -> None:
+    """DeepSpeed's own estimate, runtime/zero/stage3.py estimate_zero3_model_states_mem_needs."""
+    plan = Plan(dp=8, zero_stage=3, offload_optimizer=1.0, offload_params=weights)
+    held = float(memory(job(llama(8), plan)).terms["memory.stage0.host"])
+    shard = float(operands_of(job(llama(8), plan), 0)["parameters"]) / 8
+    assert held == pytest.approx(bytes_per_parameter * shard)
+
+
+def test_frozen_weights_move_to_the_host_too() -> None:
+    plan = Plan(dp=8, zero_stage=3, lora_rank=16, offload_params=True)
+    held = memory(job(llama(8), plan)).terms
+    shard = float(operands_of(job(llama(8), plan), 0)["parameters"]) / 8
+    assert float(held["memory.stage0.weights"]) == 0
+    assert float(held["memory.stage0.host"]) == pytest.approx(2 * shard)
+
+
+def test_only_adam_makes_temporaries_of_a_moment() -> None:
+    plan = Plan(dp=8, zero_stage=3, optimizer=int(Optimizer.ADAM))
+    adam = memory(job(llama(8), plan, stack="fsdp")).terms
+    plain = plan.replace(optimizer=int(Optimizer.SGD))
+    sgd = memory(job(llama(8), plain, stack="fsdp")).terms
+    assert float(adam["memory.stage0.transient.optimizer"]) > 0
+    assert float(sgd["memory.stage0.transient.optimizer"]) == 0
 
 
 def test_lora_trains_little_and_qlora_stores_less() -> None:

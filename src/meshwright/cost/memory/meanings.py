@@ -152,7 +152,10 @@ MEMORY: dict[str, Meaning] = {
     "buffers.sequence": _stack(
         "buffers * tokens * hidden * element_bytes under sequence parallelism: gathered inputs"
     ),
-    "host": _exact("offloaded optimizer states and activations of the rank", ZERO),
+    "host": _exact(
+        "offloaded optimizer states with 4 B of gradients, weights and activations of the rank",
+        "arXiv 2101.06840 (ZeRO-Offload), section 4",
+    ),
     "moment.load": _exact("weights + optimizer + copies + workspace", "sum of its parts"),
     "moment.forward": _exact(
         "load + gradients + activations + gathered layers + gather buffer", "sum of its parts"

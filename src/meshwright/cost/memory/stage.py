@@ -122,6 +122,7 @@ def stage_memory_of(
     moments = _moments(job, states, kept, transients, flight=flight, activations=activations)
     offloaded = flight * kept.blocks - activations
     hosted = parameters.weighed(rates.hosted) + offloaded
+    hosted = hosted + _pair(*parameters.all, rates.hosted_weight)
     del states["resident_gradients"], transients["beside"]
     return StageMemory(
         **states,

@@ -29,6 +29,7 @@ MOMENTS = {  # tensors of the optimizer's width per parameter
 }
 EIGHT_BIT_STATE = 1.0 + 4.0 / 256  # block-wise quantised moments, one fp32 scale in 256
 NF4_OVERHEAD = 1.032  # double-quantised scales of QLoRA (arXiv 2305.14314, section 3)
+HOST_GRADIENT = 4.0  # an optimizer on the host reads its gradients there (arXiv 2101.06840, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,8 @@ class Rates:
     """Bytes a parameter takes on a rank, columns over the plan; dense and expert apart.
 
     `weight` of a trained and `frozen` of an untrained parameter, `gradient`, `optimizer` on the
-    device and `hosted` of the optimizer on the host, `gathered` of a parameter gathered for use
+    device and `hosted` of the optimizer on the host with its gradients, `hosted_weight` of weights
+    kept there (trained or not), `gathered` of a parameter gathered for use
     (0 where weights are not sharded), `reduced` of a layer's gradients on their way, `moment` of
     one tensor of the optimizer, `shard` the number of parameters in the optimizer's shard per
     parameter, `fp8_copy` of a matrix weight's 8-bit copies.
@@ -47,6 +49,7 @@ class Rates:
     gradient: tuple[Any, Any]
     optimizer: tuple[Any, Any]
     hosted: tuple[Any, Any]
+    hosted_weight: tuple[Any, Any]
     gathered: tuple[Any, Any]
     reduced: tuple[Any, Any]
     moment: tuple[Any, Any]
@@ -68,8 +71,9 @@ def rates(job: Job) -> Rates:
         np.asarray(plan.base_weight_bits) / 8 * NF4_OVERHEAD,
         resident,
     )
-    state = optimizer_state_bytes(job)
-    on_device = state * (1.0 - np.asarray(plan.offload_optimizer))
+    state, share = optimizer_state_bytes(job), np.asarray(plan.offload_optimizer)
+    on_device = state * (1.0 - share)
+    away = np.where(plan.offload_params, plan.param_bytes, 0.0)
     compute = np.where(np.asarray(plan.precision) == int(Precision.FP32), 4.0, 2.0)
     sharded = tuple((zero >= 3) & (g > 1) for g in groups)
     return Rates(
@@ -77,10 +81,11 @@ def rates(job: Job) -> Rates:
         frozen=_over(base, by_weight),
         gradient=_over(plan.grad_bytes, by_gradient),
         optimizer=_over(on_device, by_optimizer),
-        hosted=_over(state - on_device, by_optimizer),
+        hosted=_over(state - on_device + HOST_GRADIENT * share, by_optimizer),
+        hosted_weight=_over(away, by_weight),
         gathered=(np.where(sharded[0], compute, 0.0), np.where(sharded[1], compute, 0.0)),
         reduced=_reduced(job, groups, compute),
-        moment=_over(np.asarray(plan.optimizer_state_bytes), by_optimizer),
+        moment=_over(_temporary_bytes(job), by_optimizer),
         shard=_over(1.0, by_optimizer),
         fp8_copy=_fp8_copy(job),
     )
@@ -94,6 +99,12 @@ def optimizer_state_bytes(job: Job) -> Any:
     eight_bit = optimizer == int(Optimizer.ADAM_8BIT)
     width = np.where(eight_bit, EIGHT_BIT_STATE, plan.optimizer_state_bytes)
     return np.where(plan.master_weights, 4.0, 0.0) + kinds[optimizer] * width
+
+
+def _temporary_bytes(job: Job) -> Any:
+    """Bytes per updated parameter of one temporary: Adam's denominator, none of other kinds."""
+    adam = np.asarray(job.plan.optimizer) == int(Optimizer.ADAM)
+    return np.where(adam, np.asarray(job.plan.optimizer_state_bytes), 0.0)
 
 
 def _over(value: Any, groups: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ from meshwright.rules.predicted import (
     figure,
     gib,
     of_device,
+    outside_bytes,
     overflows,
     peak_bytes,
     state_bytes,
@@ -97,8 +98,9 @@ def plan_fits(job: Job) -> Mask:
 def _(job: Job) -> str:
     stage, kind = int(figure(job, "stage")), word("recompute", job.plan.recompute)
     return (
-        f"peak of {of_device(job, peak_bytes(job))} at stage {stage}, "
-        f"{gib(state_bytes(job))} of it states, with recompute = {kind}"
+        f"peak of {gib(peak_bytes(job))} at stage {stage}, {gib(state_bytes(job))} of it states, "
+        f"with recompute = {kind}, and {of_device(job, outside_bytes(job))} "
+        "for context and communicators"
     )
 
 
@@ -201,7 +203,7 @@ def first_stage_fits(job: Job) -> Mask:
 
 @first_stage_fits.message
 def _(job: Job) -> str:
-    peak, pp = peak_bytes(job), job.plan.pp
+    peak, pp = peak_bytes(job) + outside_bytes(job), job.plan.pp
     return f"stage 0 of pp = {pp} peaks at {of_device(job, peak)}"
 
 

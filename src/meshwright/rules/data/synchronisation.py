@@ -258,26 +258,30 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     severity=Severity.WARNING,
     section="4.2",
     source="PyTorch DDP (arXiv 2006.15704) section 3.2.4",
-    reads=("dp", "cp", "micro_batch_size", "zero_stage"),
+    reads=("dp", "cp", "micro_batch_size", "zero_stage", "dp_replicate"),
     confidence="paper",
 )
 def gradients_meet_once(job: Job) -> Mask:
     """Where gradients are kept whole, one reduction after the last micro-batch is enough.
 
-    Reducing at each multiplies the gradient traffic by their number.
+    Reducing at each multiplies the gradient traffic by their number. Sharded gradients must meet
+    inside a replica each time, but replicas (HSDP) only at the end.
 
     Fails: plan(reduce_every_microbatch=True, zero_stage=1)
+    Fails: plan(reduce_every_microbatch=True, zero_stage=3, dp_replicate=2)
     Passes: plan(reduce_every_microbatch=False, zero_stage=1)
     """
     if not job.workload.recipe.reduce_every_microbatch:
         return False
     p = job.plan
-    return (p.dp * p.cp > 1) & (num_microbatches(job) > 1) & (p.zero_stage <= 1)
+    whole = (p.zero_stage <= 1) | (p.dp_replicate > 1)
+    return (p.dp * p.cp > 1) & (num_microbatches(job) > 1) & whole
 
 
 @gradients_meet_once.message
 def _(job: Job) -> str:
-    return f"{num_microbatches(job)} gradient reductions a step where 1 is enough"
+    among = "between replicas " if job.plan.zero_stage > 1 else ""
+    return f"{num_microbatches(job)} gradient reductions {among}a step where 1 is enough"
 
 
 gradients_meet_once.fix(always(reduce_every_microbatch=(False,)))

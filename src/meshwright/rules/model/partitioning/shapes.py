@@ -41,6 +41,12 @@ def tokens_per_rank(job: Job) -> Any:
     return job.plan.micro_batch_size * job.workload.seq_len // np.asarray(job.plan.cp)
 
 
+def quantized_rows(job: Job) -> Any:
+    """Rows of the tensor that a rank quantizes: under sequence parallelism its slice of them."""
+    cut = np.where(job.plan.sequence_parallel, job.plan.tp, 1)
+    return tokens_per_rank(job) // cut
+
+
 def widths_misaligned(job: Job, unit: int) -> Any:
     """True where the hidden size or a rank's share of a feed-forward width misses the unit."""
     hidden = job.model.hidden_size % unit != 0
@@ -65,7 +71,7 @@ def _sizes(job: Job) -> str:
     section=SECTION,
     source="TransformerEngine transformer_engine/pytorch/utils.py assert_dim_for_fp8_exec "
     "(d0067d0d); torchtitan components/quantization/utils.py (0.3.0)",
-    reads=("precision", "tp", "etp", "cp", "micro_batch_size"),
+    reads=("precision", "tp", "etp", "cp", "micro_batch_size", "sequence_parallel"),
     confidence="read",
 )
 def fp8_products_aligned(job: Job) -> Mask:
@@ -76,13 +82,13 @@ def fp8_products_aligned(job: Job) -> Mask:
     Fails: plan(precision=Precision.FP8, tp=4, intermediate_size=10000)
     Passes: plan(precision=Precision.FP8, tp=4, intermediate_size=14336)
     """
-    rows = tokens_per_rank(job) % FP8_TOKENS != 0
+    rows = quantized_rows(job) % FP8_TOKENS != 0
     return (job.plan.precision == int(Precision.FP8)) & (rows | widths_misaligned(job, FP8_UNIT))
 
 
 @fp8_products_aligned.message
 def _(job: Job) -> str:
-    return f"{_sizes(job)}, {tokens_per_rank(job)} tokens: not all in multiples of 16 (tokens 8)"
+    return f"{_sizes(job)}, {quantized_rows(job)} tokens: not all in multiples of 16 (tokens 8)"
 
 
 @rule(
@@ -92,20 +98,22 @@ def _(job: Job) -> str:
     section=SECTION,
     source="TransformerEngine transformer_engine/pytorch/tensor/mxfp8_tensor.py (d0067d0d); "
     "Megatron-LM megatron/core/fp8_utils.py get_fp8_align_size (0.19.2)",
-    reads=("precision", "tp", "etp", "cp", "micro_batch_size"),
+    reads=("precision", "tp", "etp", "cp", "micro_batch_size", "sequence_parallel"),
     confidence="read",
 )
 def block_scales_aligned(job: Job) -> Mask:
     """MXFP8 scales blocks of 32 elements and NVFP4 blocks of 16; other sizes have no whole blocks.
 
-    Some stacks ask for 128 with NVFP4.
+    Some stacks ask for 128 with NVFP4. Under sequence parallelism each rank quantizes its slice of
+    the tokens before they are gathered.
 
     Fails: plan(precision=Precision.MXFP8, tp=8, intermediate_size=14464)
+    Fails: plan(precision=Precision.MXFP8, tp=4, seq_len=31936)
     Passes: plan(precision=Precision.MXFP8, tp=8, intermediate_size=14336)
     """
     precision = job.plan.precision
     mxfp8, nvfp4 = BLOCK[Precision.MXFP8], BLOCK[Precision.NVFP4]
-    wide = widths_misaligned(job, mxfp8) | (tokens_per_rank(job) % mxfp8 != 0)
+    wide = widths_misaligned(job, mxfp8) | (quantized_rows(job) % mxfp8 != 0)
     return ((precision == int(Precision.MXFP8)) & wide) | (
         (precision == int(Precision.NVFP4)) & widths_misaligned(job, nvfp4)
     )
@@ -114,7 +122,7 @@ def block_scales_aligned(job: Job) -> Mask:
 @block_scales_aligned.message
 def _(job: Job) -> str:
     block = BLOCK[Precision(int(job.plan.precision))]
-    return f"{_sizes(job)}, {tokens_per_rank(job)} tokens: not all in multiples of {block}"
+    return f"{_sizes(job)}, {quantized_rows(job)} tokens: not all in multiples of {block}"
 
 
 @rule(
