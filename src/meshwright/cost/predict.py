@@ -70,6 +70,13 @@ class Prediction:
     limited_by: str
     terms: Mapping[str, Term]
 
+    def __repr__(self) -> str:
+        """The heads; `terms` has the rest."""
+        return (
+            f"Prediction({self.step_time_s:.4g} s a step, {self.peak_bytes / 2**30:.1f} GiB, "
+            f"MFU {100 * self.mfu:.1f}%, limited by {self.limited_by})"
+        )
+
 
 def evaluate(
     job: Job,
@@ -116,8 +123,8 @@ def predict(job: Job, calibration: Calibration | None = None) -> Prediction:
         required_bytes=float(used.required_bytes),
         host_bytes=float(used.host_bytes),
         fullest_stage=int(used.stage),
-        mfu=model_flops_utilization(job, step),
-        mfu_convention=MFU_CONVENTION,
+        mfu=model_flops_utilization(job, step, mfu_convention(job)),
+        mfu_convention=mfu_convention(job),
         limited_by=_limit(parts, step),
         terms={**parts, **_memory_terms(job, used)},
     )
@@ -161,6 +168,11 @@ def sigma(job: Job, calibration: Calibration) -> float:
     stack = calibration.stack(job.stack)
     hardware = calibration.hardware_fit(job.cluster.gpu.generation)
     return float(max(stack.sigma, hardware.sigma, TEAMS_SIGMA))
+
+
+def mfu_convention(job: Job) -> str:
+    """How the model FLOPs of the job's MFU are counted; frozen weights have no gradient products."""
+    return "lora_causal" if int(job.plan.lora_rank) > 0 else MFU_CONVENTION
 
 
 def model_flops_utilization(job: Job, step_s: float, convention: str = MFU_CONVENTION) -> float:

@@ -40,7 +40,7 @@ KERNELS = "aiconfigurator-core 0.12 kernel tables, times the fitted share reache
 TIME = {
     "time": Meaning(
         formula="compute + communication + bubble + optimizer + fixed + stall + straggler",
-        source="DESIGN.md, Cost",
+        source="sum of its parts",
         evidence="fitted",
     ),
     "time.compute": Meaning(

@@ -103,5 +103,5 @@ def _load_file(path: Path) -> Model:
     from meshwright.base.locate import read
 
     document = read(path, syntax="json")
-    name = path.parent.name if path.name == "config.json" else path.stem
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return model_from_config(document.data, name=name, source=str(path), locate=document.problem)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MAX_GROWTH = 1024  # times the GPUs asked for, before giving up on a minimum
 MAX_GPUS = 1 << 20
+WORTH_SAYING = 1e-3  # gain in step time below which a miss is not called faster
 SAMPLE = 4096  # candidates looked at for the least illegal one
 SHOWN = 3
 MAX_SET = 2  # pins and bans relaxed together, before all of them are
@@ -72,7 +73,8 @@ def _miss(
     words = f"{over / GIB:.1f} GiB more memory per GPU would admit it"
     if outcome.frontier is not None:
         gain = float(outcome.frontier.step_s[0]) / step - 1
-        words += f", {100 * gain:.1f}% faster than the fastest that fits"
+        if gain >= WORTH_SAYING:
+            words += f", {100 * gain:.1f}% faster than the fastest that fits"
     elif found := remedies(one, limit_bytes, calibration):
         words += f", or {found[0]}"
     return Miss(

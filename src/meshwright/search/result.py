@@ -25,6 +25,9 @@ class Candidate:
     job: Job
     prediction: Prediction
 
+    def __repr__(self) -> str:
+        return f"Candidate({describe(self.plan)}: {self.prediction})"
+
     @property
     def plan(self) -> Plan:
         """The plan."""
@@ -131,10 +134,15 @@ class Result:
             return "<p>no feasible plan</p>"
         head = "".join(f"<th>{escape(str(name))}</th>" for name in rows[0])
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row.values()) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(_short(v))}</td>" for v in row.values()) + "</tr>"
             for row in rows
         )
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _short(value: Any) -> str:
+    """A cell of the notebook's table: floats to four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def summary(candidate: Candidate) -> dict[str, Any]:
@@ -149,6 +157,7 @@ def summary(candidate: Candidate) -> dict[str, Any]:
         "sharding": sharding(plan),
         "peak_gib": prediction.peak_bytes / GIB,
         "upper_gib": prediction.upper_bytes / GIB,
+        "needs_gib": prediction.required_bytes / GIB,
         "step_s": prediction.step_time_s,
         "low_s": prediction.low_s,
         "high_s": prediction.high_s,
