@@ -206,6 +206,19 @@ def test_frozen_weights_move_to_the_host_too() -> None:
     assert float(held["memory.stage0.host"]) == pytest.approx(2 * shard)
 
 
+@pytest.mark.parametrize("zero_stage", [1, 2, 3])
+def test_deepspeed_casts_the_gradients_of_its_shard(zero_stage: int) -> None:
+    plan = Plan(dp=2, zero_stage=zero_stage)
+    terms = memory(job(llama(8), plan, stack="deepspeed")).terms
+    shard = float(operands_of(job(llama(8), plan, stack="deepspeed"), 0)["parameters"]) / 2
+    at_once = min(shard, 1e9) if zero_stage == 3 else shard
+    assert shard > 1e9
+    assert float(terms["memory.stage0.transient.optimizer"]) == pytest.approx(6 * at_once)
+    away = plan.replace(offload_optimizer=1.0)
+    terms = memory(job(llama(8), away, stack="deepspeed")).terms
+    assert float(terms["memory.stage0.transient.optimizer"]) == 0
+
+
 def test_only_adam_makes_temporaries_of_a_moment() -> None:
     plan = Plan(dp=8, zero_stage=3, optimizer=int(Optimizer.ADAM))
     adam = memory(job(llama(8), plan, stack="fsdp")).terms

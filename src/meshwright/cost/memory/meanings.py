@@ -134,7 +134,9 @@ MEMORY: dict[str, Meaning] = {
         "activation gradients alive at once in one block: inner widths and the residual",
         "torch autograd, order of the backward",
     ),
-    "transient.optimizer": _stack("temporaries of a moment's size in the optimizer step"),
+    "transient.optimizer": _stack(
+        "temporaries of a moment's size and copies of gradients in the optimizer step"
+    ),
     "buffers.gather": _exact(
         "flat buffer that a gathered layer (or head) is copied out of, under ZeRO-3", FSDP
     ),

@@ -48,6 +48,8 @@ class MemoryStack:
     accumulation hands to autograd.
     `whole_embedding_gradient`: the gradient of an embedding split over tp is whole on every rank.
     `optimizer_temp_copies`: temporaries of a moment's size that the optimizer step makes.
+    `step_gradient_bytes`: per parameter of the rank's optimizer shard, copies of its gradients that
+    the optimizer step makes.
 
     `sequence_buffers`: hidden states of the whole sequence that sequence parallelism holds beside
     the activations (gather buffers). `prefetch_layers`: layers gathered beside the current one
@@ -79,6 +81,7 @@ class MemoryStack:
     weight_gradient_bytes: float = 0.0
     whole_embedding_gradient: bool = False
     optimizer_temp_copies: float = 0.0
+    step_gradient_bytes: float = 0.0
     sequence_buffers: float = 1.0
     prefetch_layers: float = 1.0
     workspace_gib: float = 0.2

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from meshwright.plan.stages import StageLayers
 
 
+STEP_PARAMETERS = 1e9  # of a ZeRO-3 shard updated at once: DeepSpeed's default sub_group_size
 VOCABULARY_DELAY = 1.5  # micro-batches a chunk: 1 or 2 barriers, arXiv 2411.05288, section 4.4
 VOCABULARY_BUFFERS = 25  # hidden-state tensors that its passes hold: inputs, gradients in fp32
 
@@ -261,8 +262,18 @@ def _transients(
         **_beside(job, layers, p, rates=rates, stack=stack),
         "head_backward": stage.head * ends.logit_gradients + head * stack.weight_gradient_bytes,
         "activation_gradients": greatest([b.gradients for b in layers.blocks]),
-        "optimizer_temporaries": p.weighed(rates.moment) * stack.optimizer_temp_copies,
+        "optimizer_temporaries": p.weighed(rates.moment) * stack.optimizer_temp_copies
+        + _step_gradients(job, p, rates, stack),
     }
+
+
+def _step_gradients(job: Job, p: Parameters, rates: Rates, stack: MemoryStack) -> Any:
+    """Copies of gradients that the optimizer step makes on the device."""
+    if not stack.step_gradient_bytes:
+        return 0.0
+    shard = p.weighed(rates.shard) * (1.0 - np.asarray(job.plan.offload_optimizer))
+    at_once = np.where(np.asarray(job.plan.zero_stage) >= 3, STEP_PARAMETERS, np.inf)
+    return np.minimum(shard, at_once) * stack.step_gradient_bytes
 
 
 def _beside(

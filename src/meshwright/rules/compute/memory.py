@@ -98,9 +98,9 @@ def plan_fits(job: Job) -> Mask:
 def _(job: Job) -> str:
     stage, kind = int(figure(job, "stage")), word("recompute", job.plan.recompute)
     return (
-        f"peak of {gib(peak_bytes(job))} at stage {stage}, {gib(state_bytes(job))} of it states, "
-        f"with recompute = {kind}, and {of_device(job, outside_bytes(job))} "
-        "for context and communicators"
+        f"peak of {gib(peak_bytes(job))} at stage {stage} and {gib(outside_bytes(job))} outside "
+        f"the allocator, on a device of {gib(job.cluster.gpu.memory_bytes)}; "
+        f"{gib(state_bytes(job))} are states, with recompute = {kind}"
     )
 
 
