@@ -171,7 +171,7 @@ def sigma(job: Job, calibration: Calibration) -> float:
 
 
 def mfu_convention(job: Job) -> str:
-    """How the model FLOPs of the job's MFU are counted; frozen weights have no gradient products."""
+    """How the model FLOPs of the job's MFU are counted; frozen weights have no weight gradients."""
     return "lora_causal" if int(job.plan.lora_rank) > 0 else MFU_CONVENTION
 
 
