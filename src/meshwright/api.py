@@ -5,8 +5,9 @@ Each takes names, paths or the nouns themselves, and returns values; nothing is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,17 +15,19 @@ from meshwright.base.errors import InvalidInput, MeshwrightError, UnknownName
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.names import did_you_mean, nearest
 from meshwright.base.units import parse_tokens
+from meshwright.base.words import shown
+from meshwright.hardware.cluster import Cluster
+from meshwright.model.architecture import Model
 from meshwright.plan.batch import sequences_for
 from meshwright.plan.job import Job, Workload
 from meshwright.plan.plan import Plan
-from meshwright.plan.words import FIELDS, INTERLEAVED, LARGEST, read_word
+from meshwright.plan.words import FIELDS, INTERLEAVED, LARGEST, plan_problems, read_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
+    from meshwright.base.problem import Problem
     from meshwright.cost.predict import Prediction
-    from meshwright.hardware.cluster import Cluster
-    from meshwright.model.architecture import Model
     from meshwright.search import Options, Result
 
 _MESH = frozenset({"tp", "pp", "cp", "dp"})
@@ -34,8 +37,9 @@ OBJECTIVES = ("throughput", "cost", "memory")
 
 def load_model(name_or_path: str | Path | Model) -> Model:
     """A preset by name, a model from a config.json or its folder, or the model itself."""
-    if not isinstance(name_or_path, str | Path):
+    if isinstance(name_or_path, Model):
         return name_or_path
+    _check_type("model", name_or_path, str | Path, "a preset's name or a path, as llama-3-8b")
     from meshwright.model.catalogue import load
 
     return load(name_or_path)
@@ -49,8 +53,12 @@ def cluster(
     node: str | None = None,
 ) -> Cluster:
     """`nodes` nodes of "H100:8", the cluster in a TOML file, or the cluster itself."""
-    if not isinstance(gpus, str | Path):
+    if isinstance(gpus, Cluster):
         return gpus
+    _check_type("cluster", gpus, str | Path, "a GPU and a count, as H100:8, or a cluster.toml")
+    _check_type("number of nodes", nodes, Integral, "a whole number, as 8")
+    for kind, name in (("fabric", fabric), ("node", node)):
+        _check_type(kind, name, str | None, "a name")
     if isinstance(gpus, Path) or gpus.endswith(".toml"):
         from meshwright.hardware.file import read_cluster
 
@@ -67,10 +75,8 @@ def workload(
 
     A batch in tokens becomes the roundest number of sequences near it (`sequences_for`).
     """
-    if not isinstance(seq_len, Integral):
-        raise MeshwrightError(
-            f"sequence length {seq_len!r} is not a whole number", hint="give tokens, as 8192"
-        )
+    _check_type("sequence length", seq_len, Integral, "tokens, as 8192")
+    _check_type("length of the run", train_tokens, str | Real | None, "tokens, as 15T")
     if not 1 <= seq_len <= LARGEST:
         raise MeshwrightError(
             f"sequence length {seq_len} is not between 1 and {LARGEST}", hint="give tokens, as 8192"
@@ -106,8 +112,13 @@ def plan(
     """
     from meshwright.search import plan_job
 
-    if objective not in OBJECTIVES:
-        raise UnknownName("objective", objective, suggestions=OBJECTIVES)
+    if str(objective) not in OBJECTIVES:
+        raise UnknownName("objective", str(objective), suggestions=OBJECTIVES)
+    _check_type("number of rows", top, Integral, "a whole number, as 5")
+    if top < 1:
+        raise MeshwrightError(f"{top} rows are no result", hint="give 1 or more")
+    for given in (pins, bans):
+        _check_type("pins or bans", given, Mapping | None, 'a mapping, as {"tp": 8}')
     return plan_job(
         load_model(model),
         cluster(gpus, nodes=nodes, fabric=fabric),
@@ -156,6 +167,7 @@ def known_stack(name: str) -> str:
     """`name`, if a calibration exists for that software stack; else UnknownName."""
     from meshwright.cost.calibration import default_calibration
 
+    _check_type("stack", name, str, "a name, as default")
     stacks = default_calibration().stacks
     if name not in stacks:
         raise UnknownName("stack", name, suggestions=nearest(name, stacks) or tuple(stacks))
@@ -196,12 +208,29 @@ def check(job: Job | str | Path) -> list[Finding]:
 def read_job(job: Job | str | Path) -> Job:
     """The job in the plan.toml at a path, its software stack a known one; or the job itself."""
     if isinstance(job, Job):
+        known_stack(job.stack)
+        if problems := plan_problems(job.plan):
+            raise InvalidInput(_plain_finding(problem) for problem in problems)
         return job
+    _check_type("job", job, str | Path, "a Job, or the path of a plan.toml")
     from meshwright.plan.file import read_job as read_file
 
     read = read_file(job)
     known_stack(read.stack)
     return read
+
+
+def _plain_finding(problem: Problem) -> Finding:
+    """The finding of a value that stands in no file."""
+    message = f"{problem.key} = {shown(problem.value)}: {problem.reason}"
+    return Finding(message=message, key=problem.key, value=problem.value, hint=problem.hint)
+
+
+def _check_type(noun: str, value: object, wanted: Any, example: str) -> None:
+    """MeshwrightError when `value` is not of the wanted type; a truth value is no number."""
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        reason = "is not a whole number" if wanted is Integral else "is not possible"
+        raise MeshwrightError(f"{noun} {shown(value)} {reason}", hint=f"give {example}")
 
 
 def _run_length(train_tokens: float | str) -> float:

@@ -143,3 +143,70 @@ def test_unknown_fabrics_are_listed():
     with pytest.raises(MeshwrightError) as caught:
         cluster("H100:8", nodes=2, fabric="ib")
     assert "ib-ndr-400" in caught.value.hint
+
+
+PLAN_FILE = """[model]
+name = "llama-3-8b"
+[cluster]
+gpu = "H100:8"
+nodes = 2
+[workload]
+seq_len = 4096
+global_batch = 256
+[plan]
+"""
+
+
+@pytest.mark.parametrize("view", ["stage", "rank", "term"])
+@pytest.mark.parametrize("mesh", ["pp = 10000", "tp = 64", "cp = 4096", "tp = 2147483647"])
+def test_a_mesh_beyond_the_cluster_has_findings_and_no_figures(mesh, view, tmp_path, capsys):
+    path = tmp_path / "plan.toml"
+    path.write_text(f"{PLAN_FILE}{mesh}\ndp = 1\n")
+    assert run(["predict", str(path), "--by", view]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "error[" in err
+    assert run(["predict", str(path), "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out).keys() == {"version", "findings"}
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("pp = 10001", "vpp = 2147483647", "base_weight_bits = 1000", "param_bytes = 2147483647"),
+        *("tp = true", "tp = nan", "tp = 1e3", "tp = 2020-01-01", "tp = [1]", "tp = 1\ntp = 2"),
+    ],
+)
+def test_plan_files(line, tmp_path, capsys):
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN_FILE + line)
+    assert f"{path}:" in refused(["predict", str(path)], capsys)
+
+
+def test_fewer_rows_than_the_vocabulary(tmp_path, capsys):
+    path = tmp_path / "plan.toml"
+    path.write_text(f"{PLAN_FILE}padded_vocab_size = 5\n")
+    assert run(["predict", str(path)]) == 1
+    assert "5 rows hold no vocabulary of 128256" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('gpu = "H100:8"\nnodes = 2\ngpus_per_node = 4', "stated twice"),
+        ('gpu = "H100:8"\nnodes = 1000000000', "1000000"),
+        ('gpu = "H100:8"\nnodes = 2.0', "whole number"),
+        ('gpu = ["H100"]\nnodes = 2', "neither a name nor a table"),
+        ('gpu = "H10:8"\nnodes = 2', "did you mean"),
+        ('gpu = "H100:8"\nnodez = 2', "did you mean"),
+        ('gpu = "H100:8"\nnodes = 2\nprice_per_gpu_hour = nan', "price_per_gpu_hour"),
+        ('gpu = "H100:8"\nnodes = 2\n[[links]]\nkind = "x"', "is no kind of link"),
+        ("cluster = 3", "is no key"),
+    ],
+)
+def test_cluster_files(text, said, tmp_path, capsys):
+    path = tmp_path / "cluster.toml"
+    path.write_text(text)
+    assert said in refused(["plan", "llama-3-8b", "--cluster", str(path), *SMALL], capsys)

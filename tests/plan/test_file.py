@@ -14,7 +14,7 @@ from meshwright.model.architecture import Attention, Block, BlockRun, Experts, M
 from meshwright.plan.file import parse_job, read_job, write_job
 from meshwright.plan.job import Job, Loading, Runtime, Workload
 from meshwright.plan.plan import Plan, RecomputeModule, Schedule
-from meshwright.plan.words import CHOICES, FIELDS
+from meshwright.plan.words import CHOICES, FIELDS, MOST
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 sizes = st.integers(1, 10**6)
@@ -78,6 +78,8 @@ def plan_field(name):
         return st.none() | st.lists(st.integers(0, 99), min_size=1, max_size=4).map(tuple)
     if name == "zero_stage":
         return st.integers(0, 3)
+    if name in MOST and not isinstance(default, float):
+        return st.integers(1, MOST[name])
     if isinstance(default, bool):
         return st.booleans()
     return st.floats(0, 1) if isinstance(default, float) else st.integers(1, 4096)

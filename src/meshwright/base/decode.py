@@ -44,7 +44,7 @@ class Decoder:
         self.findings.append(self.document.finding(key, message, reason=reason, hint=hint))
         return REFUSED
 
-    def missing(self, key: Key, *, hint: str = "") -> Any:
+    def missing(self, key: Key, *, hint: str = "add it: it has no default") -> Any:
         """Notes that a required `key` is absent and returns `REFUSED`."""
         message = f"{dotted(key)} is missing"
         self.findings.append(self.document.finding(key, message, reason="is missing", hint=hint))

@@ -81,11 +81,16 @@ def _check(table: Mapping[str, Any]) -> list[Problem]:
         found.append(Problem("nodes", None, "is missing", "state how many nodes there are"))
     found += _whole(table, ("nodes", "gpus_per_node"), "")
     if _is_whole(table.get("nodes")) and table["nodes"] > MOST_NODES:
-        found.append(Problem("nodes", table["nodes"], f"is no number from 1 to {MOST_NODES}"))
+        reason = f"is no number from 1 to {MOST_NODES}"
+        found.append(Problem("nodes", table["nodes"], reason, "as 8"))
     found += _texts(table, ("name", "node", "fabric"), "")
     found += _numbers(table, ("price_per_gpu_hour",), "")
     found += _check_gpu(table.get("gpu"))
     found += _check_names(table)
+    if isinstance(gpu := table.get("gpu"), str) and ":" in gpu and "gpus_per_node" in table:
+        reason = f"is stated twice, as gpu = {gpu!r} too"
+        hint = "keep one of the two"
+        found.append(Problem("gpus_per_node", table["gpus_per_node"], reason, hint))
     found += _check_host(table.get("host", {}))
     found += _check_links(table.get("links", []))
     return found

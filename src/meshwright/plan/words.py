@@ -11,6 +11,8 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from meshwright.base.names import did_you_mean
 from meshwright.base.problem import Problem
 from meshwright.plan.plan import (
@@ -35,7 +37,12 @@ _AT_LEAST_ONE = frozenset(
     {"tp", "pp", "vpp", "cp", "ep", "etp", "dp", "dp_replicate", "cp_inner", "micro_batch_size"}
     | {"loss_chunks", "param_bytes", "grad_bytes", "reduce_bytes", "optimizer_state_bytes"}
 )
-_MOST = MappingProxyType({"zero_stage": 3, "offload_optimizer": 1, "offload_activations": 1})
+_SHARES = frozenset({"offload_optimizer", "offload_activations"})  # fields with a fraction
+MOST = MappingProxyType(
+    {"zero_stage": 3, "offload_optimizer": 1, "offload_activations": 1}
+    | {"pp": 10_000, "vpp": 10_000, "base_weight_bits": 32}
+    | dict.fromkeys(("param_bytes", "grad_bytes", "reduce_bytes", "optimizer_state_bytes"), 8)
+)
 
 
 def _words(members: Any) -> Mapping[str, int]:
@@ -97,6 +104,26 @@ def read_word(name: str, value: Any) -> tuple[Any, Problem | None]:
     return _scalar(name, value)
 
 
+def plan_problems(plan: Plan) -> list[Problem]:
+    """What is wrong with the values of one plan (scalars) that was built in code."""
+    found = (_value_problem(name, getattr(plan, name)) for name in FIELDS)
+    return [problem for problem in found if problem]
+
+
+def _value_problem(name: str, value: Any) -> Problem | None:
+    """What is wrong with a field's value as a plan holds it: a number, or the layout."""
+    if name == "layout":
+        return None if value is None else _layout(value)[1]
+    plain = (
+        value.item() if isinstance(value, np.generic | np.ndarray) and value.size == 1 else value
+    )
+    if not isinstance(plain, int | float) or isinstance(plain, float) > (name in _SHARES):
+        return Problem(name, plain, "is no number that a plan holds", f"as {FIELDS[name]!r}")
+    if name in CHOICES and plain not in CHOICES[name].values():
+        return Problem(name, plain, "is none of the choices", f"as {FIELDS[name]!r}")
+    return _in_range(name, plain)[1]
+
+
 def _one_of(name: str, value: Any, words: Mapping[str, int]) -> tuple[Any, Problem | None]:
     if isinstance(value, str):
         spelled = value.strip().lower().replace("_", "-")
@@ -144,7 +171,7 @@ def _scalar(name: str, value: Any) -> tuple[Any, Problem | None]:
 
 
 def _in_range(name: str, value: float) -> tuple[Any, Problem | None]:
-    least, most = int(name in _AT_LEAST_ONE), _MOST.get(name, LARGEST)
+    least, most = int(name in _AT_LEAST_ONE), MOST.get(name, LARGEST)
     if math.isfinite(value) and least <= value <= most:
         return value, None
     hint = f"the default is {FIELDS[name]}"

@@ -175,19 +175,23 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
 def vocabulary_divides_by_tp(job: Job) -> Mask:
     """A vocabulary-parallel embedding gives every rank as many rows, so tp must divide them.
 
-    Judged only where the padded size is stated; otherwise padding is assumed to see to it.
+    Judged only where the padded size is stated; otherwise padding is assumed to see to it. Fewer
+    rows than the vocabulary has are no padding.
 
     Fails: plan(vocab_size=50257, padded_vocab_size=50257, tp=8)
     Passes: plan(vocab_size=50257, padded_vocab_size=51200, tp=8)
     """
     plan = job.plan
-    stated = plan.padded_vocab_size > 0
-    return stated & plan.vocab_parallel & (plan.padded_vocab_size % plan.tp != 0)
+    rows = plan.padded_vocab_size
+    split = plan.vocab_parallel & (rows % plan.tp != 0)
+    return (rows > 0) & (split | (rows < job.model.vocab_size))
 
 
 @vocabulary_divides_by_tp.message
 def _(job: Job) -> str:
     plan = job.plan
+    if plan.padded_vocab_size < job.model.vocab_size:
+        return f"{plan.padded_vocab_size} rows hold no vocabulary of {job.model.vocab_size}"
     return f"a vocabulary of {plan.padded_vocab_size} rows does not divide by tp = {plan.tp}"
 
 
