@@ -198,6 +198,14 @@ def test_the_host_holds_what_zero_offload_puts_there(
     assert held == pytest.approx(bytes_per_parameter * shard)
 
 
+def test_frozen_weights_are_gathered_but_never_reduced() -> None:
+    full: Any = memory(job(llama(8), Plan(dp=8, zero_stage=3), stack="fsdp")).terms
+    lora: Any = memory(job(llama(8), Plan(dp=8, zero_stage=3, lora_rank=16), stack="fsdp")).terms
+    gathered, reduced = "memory.stage0.transient.gathered_layer", "memory.stage0.buffers.reduce"
+    assert float(lora[gathered]) > float(full[gathered]) > 0
+    assert 0 < float(lora[reduced]) < 0.02 * float(full[reduced])
+
+
 def test_frozen_weights_move_to_the_host_too() -> None:
     plan = Plan(dp=8, zero_stage=3, lora_rank=16, offload_params=True)
     held = memory(job(llama(8), plan)).terms

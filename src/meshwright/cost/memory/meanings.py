@@ -141,7 +141,8 @@ MEMORY: dict[str, Meaning] = {
         "flat buffer that a gathered layer (or head) is copied out of, under ZeRO-3", FSDP
     ),
     "buffers.reduce": _exact(
-        "(compute + reduce bytes) * parameters of the largest unit, under ZeRO-2 and 3", FSDP
+        "(compute + reduce bytes) * trained parameters of the largest unit, under ZeRO-2 and 3",
+        FSDP,
     ),
     "buffers.reduce_last": _exact(
         "the same for the last layer with what is gathered then, or for the embedding", FSDP

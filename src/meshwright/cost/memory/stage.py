@@ -241,7 +241,9 @@ def _transients(
     """Buffers that live for part of a step: gathered weights, reductions, gradients."""
     plan, ends = job.plan, layers.ends
     gathered = greatest([_pair(b.dense, b.expert, rates.gathered) for b in layers.blocks])
-    reduced = greatest([_pair(b.dense, b.expert, rates.reduced) for b in layers.blocks])
+    trained = [(b.trained_dense, b.trained_expert) for b in layers.blocks]
+    reduced = greatest([_pair(*pair, rates.reduced) for pair in trained])
+    full = np.where(np.asarray(plan.lora_rank) == 0, 1.0, 0.0)  # ends and matrices train
     head = stage.head * (ends.head + ends.tied)
     embedding = stage.embedding * ends.embedding
     keeps = np.where(plan.reshard_after_forward, 0.0, 1.0)
@@ -249,7 +251,7 @@ def _transients(
     whole = stage.embedding * ends.whole_gradient * rates.gathered[0]
     prefetched = gathered * stack.prefetch_layers
     layer = (gathered + prefetched) * (1 - keeps)
-    head_gathered, head_reduced = head * rates.gathered[0], head * rates.reduced[0]
+    head_gathered, head_reduced = head * rates.gathered[0], head * rates.reduced[0] * full
     return {
         "gathered_layer": layer,
         "gathered_model": blocks,
@@ -257,10 +259,11 @@ def _transients(
         "gather_buffer": np.maximum(gathered, 2 * head_gathered - layer),
         "reduce_buffer": np.maximum(reduced, head_reduced - prefetched * (1 - keeps)),
         "reduce_last": np.maximum(
-            gathered + prefetched + reduced, embedding * rates.reduced[0] + whole
+            gathered + prefetched + reduced, embedding * rates.reduced[0] * full + whole
         ),
         **_beside(job, layers, p, rates=rates, stack=stack),
-        "head_backward": stage.head * ends.logit_gradients + head * stack.weight_gradient_bytes,
+        "head_backward": stage.head * ends.logit_gradients
+        + head * stack.weight_gradient_bytes * full,
         "activation_gradients": greatest([b.gradients for b in layers.blocks]),
         "optimizer_temporaries": p.weighed(rates.moment) * stack.optimizer_temp_copies
         + _step_gradients(job, p, rates, stack),
@@ -295,6 +298,7 @@ def _beside(
         buckets = np.where(replicated, trained * stack.ddp_bucket_bytes, 0.0)
     if stack.weight_gradient_bytes:
         shapes = greatest([b.shapes for b in layers.blocks]) * stack.weight_gradient_bytes
+        shapes = np.where(np.asarray(plan.lora_rank) == 0, shapes, 0.0)
     return {
         "grad_copies": copies,
         "buckets": buckets,
