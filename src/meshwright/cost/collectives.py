@@ -1,8 +1,8 @@
 """Time of collectives on the links that a group of ranks really crosses.
 
 A group is `size` ranks, `stride` apart in rank order. At each link level the members inside one
-domain act together: a ring over k members in a node and m nodes moves 2(m-1)/m of the data over
-k network ports while 2(n-1)/n of it crosses the inner link, and the slower of the two sets the
+domain act together: a ring over n ranks, k of them in a node, moves 2(n-1)/n of the data over
+the k network ports of a node and over the inner link, and the slower of the two sets the
 pace (NCCL's ring; Thakur et al., IJHPCA 2005, for the volumes). The leg inside a domain follows the
 measured curves of `hardware.efficiency`; across domains latency grows with the ring's steps.
 """
@@ -122,6 +122,6 @@ def _inner_s(group: Group, kind: str, total_bytes: Any) -> Any:
 
 
 def _outer_s(group: Group, total_bytes: Any) -> Any:
-    """The leg across domains: `inner` members of each bring a port; latency of a ring."""
-    m = group.outer
-    return (m - 1) / m * total_bytes / (group.inner * group.outer_rate) + latency_s(group)
+    """The leg across domains: a ring through all ranks, `inner` of each domain bringing a port."""
+    share = np.where(group.outer > 1, (group.size - 1) / group.size, 0.0)
+    return share * total_bytes / (group.inner * group.outer_rate) + latency_s(group)
