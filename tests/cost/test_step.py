@@ -123,3 +123,13 @@ def test_keeping_activations_on_the_host_costs_time():
     assert moved.step_s > none.step_s
     assert moved.parts["offload"] > 0
     assert np.all(np.asarray(none.parts["offload"]) == 0)
+
+
+def test_adapters_reduce_only_their_own_gradients():
+    full = step_time(build_job(zero_stage=3), CALIBRATION)
+    adapters = step_time(build_job(zero_stage=3, lora_rank=16), CALIBRATION)
+    slow = calibration_from_table({"hardware": {"hopper": {"scale_out": 0.01}}})
+    far_full = step_time(build_job(zero_stage=3), slow)
+    far_adapters = step_time(build_job(zero_stage=3, lora_rank=16), slow)
+    assert adapters.step_s < full.step_s
+    assert far_adapters.step_s < 0.7 * far_full.step_s  # gathers stay, reductions go

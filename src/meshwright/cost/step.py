@@ -114,7 +114,9 @@ def combine(
     work = [_pass(job, layers, stage, stack) for stage in stages]
     slowest, on = _slowest(work, stages)
     parameters = rank_parameters(job, on)
+    trained = trained_share(job)
     volume = synchronisation.sync(job, parameters, hardware=hardware, stack=stack)
+    volume = synchronisation.of_trained(job, volume, trained)
     slowest = _with_fsdp(job, slowest, volume, on, stack)
     slowest = _with_offload(job, slowest, on, parameters, stack)
     handover = _handover_s(job, hardware, stack)
@@ -122,10 +124,9 @@ def combine(
     micro = num_microbatches(job)
     passes = (slowest.forward_s, slowest.backward_s + slowest.weight_s)
     dp = synchronisation.exposed_per_step_s(job, volume, passes, stack)
-    trained = trained_share(job)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
     stall = _stall_s(job, stack, peak_bytes) * micro
-    busy = pipeline + dp * trained + optimizer + stack.step_s + stall
+    busy = pipeline + dp + optimizer + stack.step_s + stall
     straggler = busy * stack.straggler * np.log2(max(job.cluster.num_nodes, 1))
     p2p = np.where(
         np.asarray(job.plan.pp) > 1, 2.0 * handover * chunks_per_rank(job.plan) * micro, 0
@@ -135,7 +136,7 @@ def combine(
         pipeline_s=pipeline,
         bubble_s=np.maximum(pipeline - micro * slowest.total_s - p2p, 0.0),
         p2p_s=p2p,
-        dp_s=dp * trained,
+        dp_s=dp,
         optimizer_s=optimizer,
         fixed_s=stack.step_s,
         stall_s=stall,

@@ -79,6 +79,19 @@ def sync(job: Job, parameters: RankParameters, *, hardware: HardwareFit, stack: 
     )
 
 
+def of_trained(job: Job, volume: Sync, trained: Any) -> Sync:
+    """The volume when only a share of the parameters trains.
+
+    Gradients are those of the trained ones. After the step only these are gathered; ZeRO-3 gathers
+    the frozen ones too, before every use.
+    """
+    whole = np.asarray(job.plan.zero_stage) >= 3
+    return Sync(
+        reduce_s=volume.reduce_s * trained,
+        gather_s=volume.gather_s * np.where(whole, 1.0, trained),
+    )
+
+
 def exposed_per_step_s(job: Job, volume: Sync, passes: tuple[Any, Any], stack: Stack) -> Any:
     """Exposed synchronisation of a step for ZeRO 0, 1 and 2.
 
