@@ -81,7 +81,8 @@ TIME = {
     ),
     "time.communication.tp": Meaning(
         formula="2 all-reduces of tokens*hidden*2 B per layer and pass, less what overlaps; "
-        "all-reduce = 2*(n-1)/n*bytes / min(inner rate, members * network rate) + latency",
+        "inside a domain by the link's measured curve, across domains 2*(n-1)/n*bytes / (members * "
+        "network rate) + 2*(n-1)*latency",
         source="arXiv 1909.08053, section 3; " + FIT,
         evidence="fitted",
     ),
