@@ -15,7 +15,7 @@ from meshwright.cost import collectives, synchronisation
 from meshwright.cost.layers import HOST_BACKWARD, layer_times
 from meshwright.cost.offload import exposed_offload_s
 from meshwright.cost.schedules import pipeline_s
-from meshwright.cost.volumes import rank_parameters, trained_share
+from meshwright.cost.volumes import most_parameters, rank_parameters, trained_share
 from meshwright.plan.distinct import narrow
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule
@@ -113,7 +113,7 @@ def combine(
         stages = [stage_layers(job, rank) for _, rank in ranks]
     work = [_pass(job, layers, stage, stack) for stage in stages]
     slowest, on = _slowest(work, stages)
-    parameters = rank_parameters(job, on)
+    parameters = most_parameters([rank_parameters(job, stage) for stage in stages])
     trained = trained_share(job)
     volume = synchronisation.sync(job, parameters, hardware=hardware, stack=stack)
     volume = synchronisation.of_trained(job, volume, trained)

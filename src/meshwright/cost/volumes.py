@@ -16,6 +16,8 @@ from meshwright.model.architecture import block_matmuls
 from meshwright.model.count import block_parameters, end_parameters
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.model.architecture import Block
     from meshwright.plan.job import Job
     from meshwright.plan.stages import StageLayers
@@ -52,6 +54,14 @@ def rank_parameters(job: Job, stage: StageLayers) -> RankParameters:
     on_last = np.where(plan.vocab_over_pipeline, True, stage.head) & ~np.asarray(tied_here)
     dense = dense + (on_first * ends.embedding + on_last * head) / (rows * spread)
     dense = dense + stage.embedding * ends.position_embedding + stage.head * ends.mtp_projection
+    return RankParameters(dense=dense, expert=expert)
+
+
+def most_parameters(ranks: Sequence[RankParameters]) -> RankParameters:
+    """The most that any of some ranks holds: it ends the step's reduction and optimizer last."""
+    dense, expert = ranks[0].dense, ranks[0].expert
+    for rank in ranks[1:]:
+        dense, expert = np.maximum(dense, rank.dense), np.maximum(expert, rank.expert)
     return RankParameters(dense=dense, expert=expert)
 
 
