@@ -57,7 +57,12 @@ def time_line(job: Job, prediction: Prediction) -> str:
 def memory_line(job: Job, prediction: Prediction) -> str:
     """Peak of the fullest stage against what a GPU has."""
     room = job.cluster.gpu.memory_bytes
-    verdict = "fits" if prediction.required_bytes <= room else "does not fit"
+    context_bytes = prediction.required_bytes - prediction.upper_bytes
+    verdict = "fits"
+    if prediction.peak_bytes + context_bytes > room:
+        verdict = "does not fit"
+    elif prediction.required_bytes > room:
+        verdict = "may not fit: the estimate does, its upper bound does not"
     peak, needed = format_bytes(prediction.peak_bytes), format_bytes(prediction.required_bytes)
     return (
         f"memory {peak} allocated on the fullest GPU (stage {prediction.fullest_stage}), "
