@@ -79,14 +79,9 @@ def plan(model: str, *, write: str | None, as_json: bool, **asked: Any) -> int:
         from meshwright.report.result import result_page
 
         output.page(result_page(result, written=write or "", refused=refused))
-    if _was_interrupted(result):
+    if result.interrupted:
         return EXIT_INTERRUPTED
     return EXIT_OK if result.rows else EXIT_FINDINGS
-
-
-def _was_interrupted(result: Result) -> bool:
-    """Whether the search was stopped, so that its best is the best of a part only."""
-    return any(note.startswith("stopped early") for note in result.notes)
 
 
 def _search(model: str, asked: dict[str, Any]) -> Result:

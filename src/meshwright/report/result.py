@@ -108,6 +108,8 @@ def next_line(result: Result, *, written: str, refused: Sequence[Finding]) -> st
         return (
             "next: add --write plan.toml to keep the best plan, then meshwright predict plan.toml"
         )
+    if result.interrupted:
+        return "next: the same command again, or fewer choices by --pin"
     if result.relaxations:
         return f"next: leave out the {result.relaxations[0].constraint}"
     codes = [finding.code for finding in refused]
@@ -143,6 +145,7 @@ def result_record(result: Result, *, refused: Sequence[Finding] = ()) -> dict[st
         ],
         "limit_bytes": result.limit_bytes,
         "search_cpu_s": result.seconds,
+        "interrupted": result.interrupted,
         "notes": list(result.notes),
     }
 
@@ -183,6 +186,8 @@ def run_line(candidate: Candidate, tokens: float) -> str:
 
 def _nothing(result: Result, refused: Sequence[Finding]) -> list[Block]:
     """What stands in the way, when no plan is left."""
+    if result.interrupted:
+        return ["stopped before a plan that fits was found", ""]
     lines: list[Block] = ["no plan fits"]
     lines += [f"  {line}" for finding in refused for line in finding_lines(finding)]
     lines += [_relaxation_line(relaxation) for relaxation in result.relaxations]

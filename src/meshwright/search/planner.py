@@ -105,6 +105,7 @@ def _result(question: _Question, outcome: Sweep, top: int) -> Result:
         assumptions=assumed(job),
         objective=question.aim.objective,
         limit_bytes=question.aim.limit_bytes,
+        interrupted=outcome.interrupted,
         notes=_notes(outcome),
     )
 
@@ -117,11 +118,12 @@ def _explained(question: _Question, outcome: Sweep, result: Result, *, sensitivi
     try:
         if not result.rows:
             return _with_obstacles(question, outcome, result)
-        if sensitivity and outcome.best is not None and question.aim.objective != "memory":
+        if sensitivity and outcome.best is not None and question.aim.objective == "throughput":
             found = swings(question.job, outcome.best, question.settings, question.calibration)
             return replace(result, sensitivity=found)
     except KeyboardInterrupt:
-        return replace(result, notes=(*result.notes, "stopped early: the explanation is left out"))
+        note = "stopped early: the explanation is left out"
+        return replace(result, interrupted=True, notes=(*result.notes, note))
     return result
 
 

@@ -110,6 +110,7 @@ class Result:
     refusals: tuple[Finding, ...] = ()
     limit_bytes: float = 0.0
     seconds: float = 0.0
+    interrupted: bool = False  # stopped by the user: the best of a part of the space only
     notes: tuple[str, ...] = field(default=())
 
     @property
