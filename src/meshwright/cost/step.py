@@ -125,7 +125,7 @@ def combine(
     passes = (slowest.forward_s, slowest.backward_s + slowest.weight_s)
     dp = synchronisation.exposed_per_step_s(job, volume, passes, stack)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
-    stall = _stall_s(job, stack, peak_bytes) * micro
+    stall = stall_s(job, stack, peak_bytes) * micro
     busy = pipeline + dp + optimizer + stack.step_s + stall
     straggler = busy * stack.straggler * np.log2(max(job.cluster.num_nodes, 1))
     p2p = np.where(
@@ -272,7 +272,7 @@ def _handover_s(job: Job, hardware: HardwareFit, stack: Stack) -> Any:
     return np.where(np.asarray(plan.pp) > 1, seconds, 0.0)
 
 
-def _stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
+def stall_s(job: Job, stack: Stack, peak_bytes: Any) -> Any:
     """Seconds a micro-batch loses beyond its arithmetic; properties of some stacks.
 
     The allocator retries when the device is nearly full. Hand-overs stall once per pipeline
