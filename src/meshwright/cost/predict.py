@@ -9,12 +9,12 @@ import numpy as np
 
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.memory import meanings, memory, memory_stack, stage_memory
-from meshwright.cost.step import PARTS, combine, step_time
+from meshwright.cost.step import combine, step_time
 from meshwright.cost.terms import TIME, Meaning, Term
 from meshwright.hardware import efficiency
 from meshwright.model.flops import flops_per_token
 from meshwright.plan.job import num_microbatches
-from meshwright.plan.plan import PEAK_NAME, Precision, Schedule
+from meshwright.plan.plan import PEAK_NAME, Precision
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,7 +187,7 @@ def model_flops_utilization(job: Job, step_s: float, convention: str = MFU_CONVE
 
 def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
     """The step's seconds as a tree; the leaves below `time` add up to the step."""
-    leaves = _leaves(job, time)
+    leaves = {name: float(seconds) for name, seconds in time_leaves(job, time).items()}
     totals = {
         "time": float(time.step_s),
         "time.compute": sum(v for n, v in leaves.items() if n.startswith("time.compute.")),
@@ -212,31 +212,34 @@ def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
     return terms
 
 
-def _leaves(job: Job, time: StepTime) -> dict[str, float]:
-    """Exclusive seconds by cause; the host takes what the slowest rank does besides."""
-    half = 0.5 if int(job.plan.schedule) == Schedule.DUALPIPE else 1.0
-    parts = {name: float(time.parts[name]) * half for name in PARTS}
-    parts |= {name: float(time.parts[name]) for name in ("recompute", "fsdp", "offload")}
-    busy = float(num_microbatches(job) * time.slowest.total_s)
-    named = sum(parts.values())
+def time_leaves(job: Job, time: StepTime) -> dict[str, Any]:
+    """Exclusive seconds by cause, for one plan or columns; together they are the step.
+
+    The host takes what the slowest rank does besides; where the pipeline is shorter than that
+    rank's busy time, hosts hide behind each other.
+    """
+    parts: Mapping[str, Any] = time.parts
+    busy = num_microbatches(job) * time.slowest.total_s
+    filled = time.pipeline_s - time.bubble_s
+    on_device = sum(seconds for name, seconds in parts.items() if name != "host")
     return {
         "time.compute.matmul": parts["matmul"],
         "time.compute.attention": parts["attention"],
         "time.compute.elementwise": parts["elementwise"],
         "time.compute.recompute": parts["recompute"],
-        "time.compute.host": parts["host"] + busy - named,
+        "time.compute.host": np.minimum(busy, filled) - on_device,
         "time.communication.tp": parts["tp"],
         "time.communication.cp": parts["cp"],
         "time.communication.ep": parts["ep"],
-        "time.communication.pp": float(time.pipeline_s - time.bubble_s) - busy,
-        "time.communication.dp": float(time.dp_s),
+        "time.communication.pp": np.maximum(filled - busy, 0.0),
+        "time.communication.dp": time.dp_s,
         "time.communication.fsdp": parts["fsdp"],
         "time.communication.host": parts["offload"],
-        "time.bubble": float(time.bubble_s),
-        "time.optimizer": float(time.optimizer_s),
-        "time.fixed": float(time.fixed_s),
-        "time.stall": float(time.stall_s),
-        "time.straggler": float(time.straggler_s),
+        "time.bubble": time.bubble_s,
+        "time.optimizer": time.optimizer_s,
+        "time.fixed": time.fixed_s,
+        "time.stall": time.stall_s,
+        "time.straggler": time.straggler_s,
     }
 
 

@@ -151,9 +151,9 @@ def _pass(job: Job, layers: LayerTimes, stage: StageLayers, stack: Stack) -> Pas
     spread = np.where(job.plan.vocab_over_pipeline, 1.0 / np.asarray(job.plan.pp), 1.0)
     everywhere = np.asarray(job.plan.vocab_over_pipeline)
     embedding = np.where(everywhere, spread, stage.embedding)
-    heads = np.where(everywhere, spread, stage.head) + _mtp_heads(stage)
+    heads = np.where(everywhere, spread, stage.head) + stage.mtp
     share = recompute_share(job, stage)
-    half = np.where(np.asarray(job.plan.schedule) == Schedule.DUALPIPE, 0.5, 1.0)
+    half = _passed_share(job)
     forward = embedding * layers.embedding.forward_s + heads * layers.head.forward_s
     backward = embedding * layers.embedding.backward_s + heads * layers.head.backward_s
     weight = embedding * layers.embedding.weight_s + heads * layers.head.weight_s
@@ -183,9 +183,9 @@ def _behind_pipeline_s(job: Job, stage: StageLayers, stack: Stack) -> Any:
     return np.where(queued, stage.layers * stack.tp_behind_pp_s * plan.tp, 0.0)
 
 
-def _mtp_heads(stage: StageLayers) -> Any:
-    """Extra vocabulary projections of multi-token prediction."""
-    return stage.mtp
+def _passed_share(job: Job) -> Any:
+    """Share of a rank's chunks that one micro-batch passes: DualPipe holds two and passes one."""
+    return np.where(np.asarray(job.plan.schedule) == Schedule.DUALPIPE, 0.5, 1.0)
 
 
 def recompute_share(job: Job, stage: StageLayers) -> Any:
@@ -339,6 +339,7 @@ def _whole_model(job: Job, layers: LayerTimes) -> BlockTime:
 def _parts(job: Job, layers: LayerTimes, stage: StageLayers, slowest: Pass) -> dict[str, Any]:
     """Busy seconds of the slowest rank per step by cause."""
     micro = num_microbatches(job)
+    half = _passed_share(job)
     heads = stage.head + stage.mtp
     result: dict[str, Any] = {}
     for part in PARTS:
@@ -346,7 +347,7 @@ def _parts(job: Job, layers: LayerTimes, stage: StageLayers, slowest: Pass) -> d
         seconds = seconds + heads * getattr(layers.head, f"{part}_s")
         for count, kind in zip(stage.counts, layers.kinds, strict=True):
             seconds = seconds + count * getattr(kind, f"{part}_s")
-        result[part] = seconds * micro
+        result[part] = seconds * half * micro
     result["recompute"] = slowest.recompute_s * micro
     result["fsdp"] = slowest.fsdp_s * micro
     result["offload"] = (slowest.offload_forward_s + slowest.offload_backward_s) * micro

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
 BUCKETS = 8.0  # the last of this many gradient buckets cannot hide behind the backward pass
-FSDP_PREFETCHED = 1  # layers gathered ahead of the one that computes
 HOST_ADAM_BYTES_PER_S = 60e9  # memory-bound vectorized Adam on a two-socket host, all GPUs' share
 
 

@@ -8,16 +8,12 @@ import numpy as np
 
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.memory import memory, memory_stack
-from meshwright.cost.predict import NINETY_PERCENT, sigma
+from meshwright.cost.predict import NINETY_PERCENT, sigma, time_leaves
 from meshwright.cost.step import step_time
 from meshwright.evidence.batches import column
 from meshwright.evidence.habits import FIRST_RANK_STACKS
-from meshwright.plan.job import num_microbatches
-from meshwright.plan.plan import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from meshwright.cost.calibration import Calibration
@@ -29,6 +25,21 @@ if TYPE_CHECKING:
     Columns = dict[str, NDArray[np.float64]]
 
 GIB = 2.0**30
+TIME_TERMS = {
+    "compute_s": ("time.compute.matmul", "time.compute.attention", "time.compute.elementwise"),
+    "recompute_s": ("time.compute.recompute",),
+    "tp_s": ("time.communication.tp",),
+    "cp_s": ("time.communication.cp",),
+    "ep_s": ("time.communication.ep",),
+    "fsdp_s": ("time.communication.fsdp",),
+    "host_s": ("time.compute.host", "time.communication.host"),
+    "pp_s": ("time.communication.pp",),
+    "bubble_s": ("time.bubble",),
+    "dp_s": ("time.communication.dp",),
+    "optimizer_s": ("time.optimizer",),
+    "stall_s": ("time.stall",),
+    "fixed_s": ("time.fixed", "time.straggler"),
+}
 MEMORY_TERMS = {
     "weights_gib": ("weights", "weights.fp8_copies"),
     "gradients_gib": ("gradients", "buffers.gradient_copies", "buffers.buckets"),
@@ -58,31 +69,11 @@ def batch_terms(batch: Batch, calibration: Calibration | None) -> Columns:
 def time_terms(job: Job, time: StepTime) -> dict[str, Any]:
     """Seconds by cause; together they are the step.
 
-    The kernels of the slowest pipeline rank, exposed communication by axis, host time beyond the
-    kernels, then what the whole step adds.
+    The kernels of the slowest pipeline rank, exposed communication by axis, what its host adds,
+    then what the whole step adds.
     """
-    half = np.where(np.asarray(job.plan.schedule) == Schedule.DUALPIPE, 0.5, 1.0)
-    parts: Mapping[str, Any] = time.parts
-    busy = num_microbatches(job) * time.slowest.total_s
-    terms = {
-        "compute_s": (parts["matmul"] + parts["attention"] + parts["elementwise"]) * half,
-        "recompute_s": parts["recompute"],
-        "tp_s": parts["tp"] * half,
-        "cp_s": parts["cp"] * half,
-        "ep_s": parts["ep"] * half,
-        "fsdp_s": parts["fsdp"],
-    }
-    on_device = sum(terms.values())
-    filled = time.pipeline_s - time.bubble_s  # where below `busy`, hosts hide behind each other
-    return terms | {
-        "host_s": np.minimum(busy, filled) - on_device,
-        "pp_s": np.maximum(filled - busy, 0.0),
-        "bubble_s": time.bubble_s,
-        "dp_s": time.dp_s,
-        "optimizer_s": time.optimizer_s,
-        "stall_s": time.stall_s,
-        "fixed_s": time.fixed_s + time.straggler_s,
-    }
+    leaves = time_leaves(job, time)
+    return {name: sum(leaves[leaf] for leaf in parts) for name, parts in TIME_TERMS.items()}
 
 
 def memory_terms(held: Memory, stack: MemoryStack, *, first_rank: bool) -> dict[str, Any]:

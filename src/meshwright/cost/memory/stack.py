@@ -33,8 +33,7 @@ class MemoryStack:
     the share of the inputs of column-parallel products that is kept for the whole sequence (the
     rest is gathered again in the backward pass). `dropout`: masks of
     residual dropout. `score_bytes`: bytes per attention score without a fused kernel.
-    `moe_output_saved`: expert outputs are kept for the weighted sum. `stage_outputs_kept`: a
-    pipeline stage keeps its output until the backward pass.
+    `moe_output_saved`: expert outputs are kept for the weighted sum.
 
     Logits, in bytes per logit: `loss_bytes` alive at the fullest moment of the loss,
     `parallel_loss_bytes` the same where the loss is split over tp, `loss_saved_bytes` kept between
@@ -69,7 +68,6 @@ class MemoryStack:
     dropout: bool = False
     score_bytes: float = 5.0
     moe_output_saved: bool = True
-    stage_outputs_kept: bool = False
     loss_bytes: float = 8.0
     parallel_loss_bytes: float = 8.0
     loss_saved_bytes: float = 4.0
