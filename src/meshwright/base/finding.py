@@ -29,11 +29,42 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """A stretch of a file with a few words about it: "tp=8 here".
+
+    `line` and `column` count from 1; `length` is that of the stretch in its line, at least 1.
+    """
+
+    text: str
+    file: str
+    line: int
+    column: int
+    length: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """Replaces the characters from `start` up to `end` of a file by `text`.
+
+    `safe` means that the file keeps its meaning, or gets the one that its writer stated.
+    """
+
+    file: str
+    start: int
+    end: int
+    text: str
+    safe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One thing to know about an input.
 
     `line` and `column` count from 1; 0 means unknown. `key` is the dotted path of the value, and
     `value` what stood there. `reason` says why it is wrong and `hint` what to write instead.
+    `labels` point at every value involved, `consequence` says what happens if nothing is done
+    (with the framework's own error where it raises one), `confidence` how that is known, `source`
+    where, and `notes` what was assumed or which versions disagree. `edits` carry out the hint.
     """
 
     message: str
@@ -46,6 +77,12 @@ class Finding:
     value: Any = None
     reason: str = ""
     hint: str = ""
+    labels: tuple[Label, ...] = ()
+    consequence: str = ""
+    confidence: str = ""
+    source: str = ""
+    notes: tuple[str, ...] = ()
+    edits: tuple[Edit, ...] = ()
 
     @property
     def location(self) -> str:

@@ -16,7 +16,6 @@ import pkgutil
 import re
 from dataclasses import dataclass, field, fields
 from functools import cache
-from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.plan.plan import Plan
 from meshwright.plan.words import word
+from meshwright.rules.constraint import CODE, Constraint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -36,36 +36,23 @@ if TYPE_CHECKING:
 Mask = Any  # one bool or a column of them, as BoolColumn; NumPy's operators are typed loosely
 
 PACKAGE = "meshwright.rules"
-_CODE = re.compile(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
 _EXAMPLE = re.compile(r"^(Fails|Passes):\s*(plan\(.*?\))$", re.MULTILINE | re.DOTALL)
 _PLAN_FIELDS = tuple(f.name for f in fields(Plan))
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Rule:
-    """One constraint. `code` and `title` name it; `fires` decides; the rest explains.
+class Rule(Constraint):
+    """A constraint on the plan: a function from a job, or a column of jobs, to a mask.
 
-    `section` is that of the guidelines ("4.1" data partitioning ... "7.3" communication resources).
     `reads` names the plan fields that the condition depends on: plans equal in these fields have
-    the same answer. `scope` is "all" or the frameworks and versions that demand it, as in
-    "megatron-core>=0.16; torchtitan". `confidence` is "run" (seen to happen), "read" (in the
-    source), "doc", "paper", "arithmetic" or "heuristic".
-    `foremost` marks a rule whose failure leaves nothing for the others to judge.
+    the same answer. `foremost` marks a rule whose failure leaves nothing for the others to judge.
     `predictive` marks a rule that weighs a full prediction of memory or time: a search, which
     predicts anyway, does not apply it.
     """
 
-    code: str
-    title: str
-    severity: Severity
-    section: str
-    source: str
     reads: tuple[str, ...]
-    scope: str
-    confidence: str
     predictive: bool = False
     foremost: bool = False
-    condition: Callable[[Job], Mask]
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
 
@@ -84,21 +71,6 @@ class Rule:
         """
         self.suggest = function
         return function
-
-    @property
-    def is_general(self) -> bool:
-        """True when the rule holds whatever the framework."""
-        return self.scope == "all"
-
-    @property
-    def doc(self) -> str:
-        """The rule's page: what goes wrong and why, then the examples."""
-        return cleandoc(self.condition.__doc__ or "")
-
-    @property
-    def summary(self) -> str:
-        """The first paragraph of the page, in one line."""
-        return " ".join(self.doc.split("\n\n")[0].split())
 
     def examples(self, kind: str) -> tuple[str, ...]:
         """The examples of `kind` ("Fails" or "Passes") in the page, each in one line."""
@@ -120,7 +92,7 @@ def rule(
     foremost: bool = False,
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
-    if not _CODE.fullmatch(code):
+    if not CODE.fullmatch(code):
         raise MeshwrightError(f"{code!r} is not a rule code such as DAT101")
     if unknown := set(reads) - set(_PLAN_FIELDS):
         raise MeshwrightError(f"rule {code} reads unknown plan fields: {sorted(unknown)}")

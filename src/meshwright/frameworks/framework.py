@@ -1,0 +1,93 @@
+"""A framework: its table, and what the table cannot say."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import UnknownName
+from meshwright.base.names import nearest
+from meshwright.frameworks.field import Table, load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Parsed, Value
+    from meshwright.plan.job import Job
+
+PACKAGE = "meshwright.frameworks"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expressed:
+    """A job in a framework's words: settings by field name, and what it cannot say.
+
+    `lost` maps a variable to the reason why the framework has no place for its value; `refused` to
+    the reason why it cannot run such a plan at all. `launch` is what the launcher must be told:
+    num_gpus, num_nodes, gpus_per_node, environment.
+    """
+
+    settings: Mapping[str, Any]
+    launch: Mapping[str, Any] = field(default_factory=dict)
+    lost: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """One framework.
+
+    `name` is what users type ("megatron-lm"); `package` holds its `fields.csv`. `recognizes` tells
+    how surely a parsed source is this framework's, 0 to 1. `interpret` returns the variables that
+    the table alone does not give (or gets wrong), from the config and the table's values. `express`
+    is its inverse: the settings that state a job. `syntaxes` are those it is read from; the first
+    is the one it is written in, under `file_name`. `scopes` are the names under which rules may
+    demand something of it with its own version numbers, `below` packages that it runs on, whose
+    version is not known. `newest` is the newest version that was looked at, and `stack` the entry
+    of the calibration that predicts it.
+    """
+
+    name: str
+    title: str
+    package: str
+    syntaxes: tuple[str, ...]
+    file_name: str
+    scopes: tuple[str, ...]
+    below: tuple[str, ...] = ()
+    newest: str
+    recognizes: Callable[[Parsed], float]
+    interpret: Callable[[Config, Mapping[str, Value]], Mapping[str, Value]]
+    express: Callable[[Job, str], Expressed] | None = None
+    aliases: tuple[str, ...] = ()
+    stack: str = "default"
+
+    @property
+    def table(self) -> Table:
+        """The fields, read when first needed."""
+        return load_table(self.package, self.name)
+
+
+@cache
+def all_frameworks() -> tuple[Framework, ...]:
+    """Every framework under this package, by name; one exists by defining `FRAMEWORK(S)`."""
+    package = importlib.import_module(PACKAGE)
+    found: dict[str, Framework] = {}
+    for module in pkgutil.iter_modules(package.__path__, PACKAGE + "."):
+        if module.ispkg:
+            for item in getattr(importlib.import_module(module.name), "FRAMEWORKS", ()):
+                found[item.name] = item
+    return tuple(found[name] for name in sorted(found))
+
+
+def framework(name: str) -> Framework:
+    """The framework of a name or alias; UnknownName otherwise."""
+    wanted = name.strip().lower().replace("_", "-")
+    for item in all_frameworks():
+        if wanted in (item.name, *item.aliases):
+            return item
+    known = [item.name for item in all_frameworks()]
+    raise UnknownName("framework", name, suggestions=nearest(name, known) or tuple(known))

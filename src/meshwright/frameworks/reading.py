@@ -1,0 +1,99 @@
+"""What one configuration says: its settings by field, and their meaning by variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.frameworks.setting import UNKNOWN, Setting, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.base.finding import Finding
+    from meshwright.frameworks.framework import Framework
+    from meshwright.frameworks.setting import Source
+    from meshwright.model.architecture import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Settings of one framework, resolved against its table; the last statement of a field counts.
+
+    `unknown` are keys that the table does not have, `repeated` earlier statements of a field.
+    `version` is "" when nothing states it.
+    """
+
+    framework: Framework
+    version: str
+    settings: Mapping[str, Setting]
+    unknown: tuple[Setting, ...] = ()
+    repeated: tuple[Setting, ...] = ()
+    launch: Mapping[str, Value] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    def stated(self, name: str) -> Any:
+        """The stated value of a field, None where it is not stated or cannot be read."""
+        setting = self.settings.get(name)
+        return None if setting is None or setting.value is UNKNOWN else setting.value
+
+    def value(self, name: str) -> Any:
+        """The stated value of a field, or else its default in this version."""
+        setting = self.settings.get(name)
+        if setting is not None:
+            return setting.value
+        known = self.framework.table.find(name, self.version)
+        return known.default if known is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The meaning of a configuration: values by variable, words as a plan.toml has them.
+
+    Variables named as a field of `Plan`, `Workload`, `Loading`, `Runtime` or `Recipe` set it; the
+    shape of the model goes by the names of an HF config.json. `model` is set where a file or a
+    known name states it whole.
+    """
+
+    config: Config
+    values: Mapping[str, Value]
+    model: Model | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def value(self, variable: str) -> Any:
+        """The value of a variable, None where there is none or it cannot be read."""
+        found = self.values.get(variable)
+        return None if found is None or found.value is UNKNOWN else found.value
+
+    def is_stated(self, variable: str) -> bool:
+        """Whether a setting states the variable."""
+        found = self.values.get(variable)
+        return found is not None and bool(found.settings)
+
+    def settings_of(self, variable: str) -> tuple[Setting, ...]:
+        """The settings that state a variable."""
+        found = self.values.get(variable)
+        return found.settings if found is not None else ()
+
+    def with_values(self, values: Mapping[str, Value]) -> Reading:
+        """A copy in which some variables have other values."""
+        return replace(self, values={**self.values, **values})
+
+
+def table_values(config: Config) -> dict[str, Value]:
+    """What the table alone says: the stated value or the default of every field with a variable."""
+    values: dict[str, Value] = {}
+    for item in config.framework.table.fields:
+        if not item.variable:
+            continue
+        setting = config.settings.get(item.name)
+        if setting is not None:
+            value = setting.value
+            if item.type == "off-flag" and value is not UNKNOWN:
+                value = not value
+            values[item.variable] = Value(value=value, settings=(setting,))
+        elif item.default is not None and item.exists_in(config.version):
+            values.setdefault(item.variable, Value(value=item.default, default=True))
+    return {**config.launch, **values}

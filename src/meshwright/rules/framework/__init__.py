@@ -1,0 +1,1 @@
+"""What only one framework and version demands, one module per framework and section."""
