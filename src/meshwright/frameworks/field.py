@@ -29,7 +29,7 @@ class Field:
 
     `variable` is the name that all frameworks share for what it sets, "" where no other has it.
     `type` is one of `TYPES`: a flag is true when present, an off-flag makes its variable false;
-    ints and strs are lists. It exists from version `since` up to and including `until` ("": always).
+    ints and strs are lists. It exists from version `since` to `until` included ("": always).
     """
 
     name: str
