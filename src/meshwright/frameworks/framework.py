@@ -47,7 +47,8 @@ class Framework:
     is its inverse: the settings that state a job. `syntaxes` are those it is read from; the first
     is the one it is written in, under `file_name`. `scopes` are the names under which rules may
     demand something of it with its own version numbers, `below` packages that it runs on, whose
-    version is not known. `newest` is the newest version that was looked at, and `stack` the entry
+    version is not known; `companions` are frameworks
+    whose settings or files stand beside its own. `newest` is the newest version that was looked at, and `stack` the entry
     of the calibration that predicts it.
     """
 
@@ -58,6 +59,7 @@ class Framework:
     file_name: str
     scopes: tuple[str, ...]
     below: tuple[str, ...] = ()
+    companions: tuple[str, ...] = ()
     newest: str
     recognizes: Callable[[Parsed], float]
     interpret: Callable[[Config, Mapping[str, Value]], Mapping[str, Value]]

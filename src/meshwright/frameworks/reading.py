@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 class Config:
     """Settings of one framework, resolved against its table; the last statement of a field counts.
 
-    `unknown` are keys that the table does not have, `repeated` earlier statements of a field.
-    `version` is "" when nothing states it.
+    `unknown` are keys that no table has, `repeated` earlier statements of a field, `remarked`
+    settings that a comment mentions. `parts` are the readings of what belongs to it: files it
+    refers to, and settings of frameworks that it runs on (`Framework.companions`). `version` is ""
+    when nothing states it.
     """
 
     framework: Framework
@@ -31,6 +33,8 @@ class Config:
     repeated: tuple[Setting, ...] = ()
     launch: Mapping[str, Value] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
+    remarked: tuple[Setting, ...] = ()
+    parts: tuple[Reading, ...] = ()
     sources: tuple[Source, ...] = ()
     findings: tuple[Finding, ...] = ()
 
@@ -77,6 +81,12 @@ class Reading:
         found = self.values.get(variable)
         return found.settings if found is not None else ()
 
+    @property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """The framework, and those of its parts."""
+        inner = [f for part in self.config.parts for f in part.frameworks]
+        return tuple(dict.fromkeys((self.config.framework, *inner)))
+
     def with_values(self, values: Mapping[str, Value]) -> Reading:
         """A copy in which some variables have other values."""
         return replace(self, values={**self.values, **values})
@@ -96,4 +106,15 @@ def table_values(config: Config) -> dict[str, Value]:
             values[item.variable] = Value(value=value, settings=(setting,))
         elif item.default is not None and item.exists_in(config.version):
             values.setdefault(item.variable, Value(value=item.default, default=True))
-    return {**config.launch, **values}
+    return {**config.launch, **values, **_of_parts(config, values)}
+
+
+def _of_parts(config: Config, values: Mapping[str, Value]) -> dict[str, Value]:
+    """What the parts say and the configuration itself does not state."""
+    found: dict[str, Value] = {}
+    for part in config.parts:
+        for variable, value in part.values.items():
+            own = values.get(variable)
+            if own is None or (own.default and not value.default):
+                found[variable] = value
+    return found

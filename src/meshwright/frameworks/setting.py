@@ -111,7 +111,8 @@ class Parsed:
     `settings` are in order of the text, with repeats. `launch` holds what a launcher line, a job
     header or a remark says of the machine: num_gpus, num_nodes, gpus_per_node, and `environment`, a
     mapping of variables. `programs` are the words that tell frameworks apart ("pretrain_gpt.py",
-    "accelerate launch", "megatron sft"). `references` name other configuration files.
+    "accelerate launch", "megatron sft"). `references` name other configuration files. `remarked` are
+    settings that stand in comments, as "# trainer: learning_rate=5e-5".
     """
 
     source: Source
@@ -119,4 +120,5 @@ class Parsed:
     launch: Mapping[str, Value] = field(default_factory=dict)
     programs: tuple[str, ...] = ()
     references: tuple[Setting, ...] = ()
+    remarked: tuple[Setting, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -1,0 +1,214 @@
+"""From files to readings: parse, recognize, resolve against the table, interpret."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.base.locate import read_text as read_file_text
+from meshwright.frameworks import complaints
+from meshwright.frameworks.framework import Framework, all_frameworks
+from meshwright.frameworks.framework import framework as by_name
+from meshwright.frameworks.reading import Config, Reading, table_values
+from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source
+from meshwright.frameworks.text import parse_source, syntax_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from meshwright.base.finding import Finding
+
+LEAST_SURE = 0.2  # below it a source is read as of no known framework
+DEEPEST_REFERENCE = 3
+GENERIC = "generic"
+
+
+def read_files(
+    paths: Sequence[str | Path], *, framework: str = "", version: str = ""
+) -> list[Reading]:
+    """The readings of files, those that belong together as one.
+
+    A file that another one refers to, or that a framework is known to run with, becomes a part of
+    it. Raises InvalidInput for a file that cannot be read.
+    """
+    parsed = [parse_source(source_of(path)) for path in paths]
+    chosen = [recognized(p, framework) for p in parsed]
+    roots, parts = _grouped(parsed, chosen)
+    return [
+        read_parsed(
+            parsed[i], chosen[i], version=version, beside=[(parsed[j], chosen[j]) for j in parts[i]]
+        )
+        for i in roots
+    ]
+
+
+def read_text(text: str, *, file: str = "", framework: str = "", version: str = "") -> Reading:
+    """The reading of a text; `file` tells the syntax by its ending, where it has one."""
+    source = Source(file=file, text=text, syntax=syntax_of(file, text))
+    parsed = parse_source(source)
+    return read_parsed(parsed, recognized(parsed, framework), version=version)
+
+
+def source_of(path: str | Path) -> Source:
+    """The text of a file and its syntax."""
+    text = read_file_text(path)
+    return Source(file=str(path), text=text, syntax=syntax_of(str(path), text))
+
+
+def recognized(parsed: Parsed, name: str = "") -> Framework:
+    """The framework called `name`, or else the one that a source most surely belongs to."""
+    if name:
+        return by_name(name)
+    ranked = sorted(all_frameworks(), key=lambda f: -f.recognizes(parsed))
+    best = ranked[0]
+    return best if best.recognizes(parsed) >= LEAST_SURE else by_name(GENERIC)
+
+
+def sureness(parsed: Parsed) -> float:
+    """How surely a source is a training configuration at all, 0 to 1."""
+    return max(f.recognizes(parsed) for f in all_frameworks())
+
+
+def read_parsed(
+    parsed: Parsed,
+    framework: Framework,
+    *,
+    version: str = "",
+    beside: Iterable[tuple[Parsed, Framework]] = (),
+    depth: int = 0,
+) -> Reading:
+    """The reading of a parsed source, with the sources that stand beside it as parts."""
+    parts = [read_parsed(p, f, depth=depth + 1) for p, f in beside]
+    followed, missing = _followed(parsed, depth)
+    config, left = resolve(parsed, framework, version)
+    inner, unknown = _companions(parsed, framework, left)
+    config = replace(
+        config,
+        parts=(*parts, *followed, *inner),
+        unknown=tuple(unknown),
+        findings=(*config.findings, *missing, *_unknown_findings(framework, unknown)),
+    )
+    values = table_values(config)
+    values |= framework.interpret(config, values)
+    return Reading(config=config, values=values)
+
+
+def resolve(
+    parsed: Parsed, framework: Framework, version: str
+) -> tuple[Config, tuple[Setting, ...]]:
+    """The settings that the framework's table knows, and those that it does not."""
+    settings: dict[str, Setting] = {}
+    repeated: list[Setting] = []
+    left: list[Setting] = []
+    findings: list[Finding] = list(parsed.findings)
+    for setting in parsed.settings:
+        known = framework.table.find(setting.spelled, version)
+        if known is None:
+            left.append(setting)
+            continue
+        value, reason = known.read(setting.value)
+        if reason:
+            findings.append(complaints.wrong_type(setting, known, reason))
+        typed = setting.replace(
+            name=setting.spelled if known.name.endswith(".*") else known.name,
+            value=UNKNOWN if reason else value,
+        )
+        if known.choices and isinstance(value, str) and value.lower() not in _lower(known.choices):
+            findings.append(complaints.no_choice(typed, known))
+        if not known.exists_in(version):
+            findings.append(complaints.other_version(typed, known, version))
+        earlier = settings.get(typed.name)
+        if earlier is not None:
+            repeated.append(earlier)
+            if earlier.value != typed.value:
+                findings.append(complaints.stated_twice(earlier, typed))
+        settings[typed.name] = typed
+    config = Config(
+        framework=framework,
+        version=version,
+        settings=settings,
+        repeated=tuple(repeated),
+        launch=parsed.launch,
+        programs=parsed.programs,
+        remarked=parsed.remarked,
+        sources=(parsed.source,),
+        findings=tuple(findings),
+    )
+    return config, tuple(left)
+
+
+def _lower(words: Iterable[str]) -> set[str]:
+    return {word.lower() for word in words}
+
+
+def _companions(
+    parsed: Parsed, framework: Framework, left: Sequence[Setting]
+) -> tuple[list[Reading], list[Setting]]:
+    """Settings that a companion's table knows, as readings of it, and those that none knows."""
+    readings: list[Reading] = []
+    for name in framework.companions:
+        companion = by_name(name)
+        theirs = [s for s in left if companion.table.find(s.spelled)]
+        if theirs:
+            part = replace(parsed, settings=tuple(theirs), launch={}, references=(), findings=())
+            readings.append(read_parsed(part, companion, depth=DEEPEST_REFERENCE))
+            left = [s for s in left if s not in theirs]
+    return readings, list(left)
+
+
+def _followed(parsed: Parsed, depth: int) -> tuple[list[Reading], list[Finding]]:
+    """The readings of files that a source refers to, and a note for each that is not there."""
+    readings: list[Reading] = []
+    missing: list[Finding] = []
+    for reference in parsed.references if depth < DEEPEST_REFERENCE else ():
+        path = _found(parsed.source.file, reference.value)
+        if path is None:
+            missing.append(complaints.missing_file(reference))
+            continue
+        inner = parse_source(source_of(path))
+        readings.append(read_parsed(inner, recognized(inner), depth=depth + 1))
+    return readings, missing
+
+
+def _found(file: str, value: object) -> Path | None:
+    """The file that `value` names, beside `file` or from the working directory."""
+    if not isinstance(value, str) or not value or "\0" in value:
+        return None
+    try:
+        for path in (Path(file).parent / value, Path(value)):
+            if path.is_file():
+                return path
+    except OSError:
+        return None
+    return None
+
+
+def _unknown_findings(framework: Framework, unknown: Sequence[Setting]) -> list[Finding]:
+    """A finding per unknown key; in a framework that is not known, none but that."""
+    if framework.name == GENERIC:
+        return []
+    return [complaints.unknown_key(setting, framework.table) for setting in unknown]
+
+
+def _grouped(
+    parsed: Sequence[Parsed], chosen: Sequence[Framework]
+) -> tuple[list[int], dict[int, list[int]]]:
+    """Which sources are read for themselves, and which of the others are parts of each.
+
+    A source is a part of the one that refers to it (which reads it anyway, so it is only left out),
+    or of the only one whose framework names its framework as a companion.
+    """
+    names = [Path(p.source.file).name for p in parsed]
+    referred = {Path(str(r.value)).name for p in parsed for r in p.references}
+    parts: dict[int, list[int]] = {i: [] for i in range(len(parsed))}
+    roots: list[int] = []
+    for i, own in enumerate(chosen):
+        if names[i] in referred and len(parsed) > 1:
+            continue
+        hosts = [j for j, f in enumerate(chosen) if j != i and own.name in f.companions]
+        if len(hosts) == 1:
+            parts[hosts[0]].append(i)
+        else:
+            roots.append(i)
+    return roots, parts
