@@ -47,9 +47,10 @@ class Framework:
     is its inverse: the settings that state a job. `syntaxes` are those it is read from; the first
     is the one it is written in, under `file_name`. `scopes` are the names under which rules may
     demand something of it with its own version numbers, `below` packages that it runs on, whose
-    version is not known; `companions` are frameworks
-    whose settings or files stand beside its own. `newest` is the newest version that was looked at, and `stack` the entry
-    of the calibration that predicts it.
+    version is not known; `companions` are frameworks whose settings or files stand beside its own.
+    `newest` is the newest version that was looked at, and `stack` the entry of the calibration that
+    predicts it. `version_of` tells the version that a source's own words betray, "" where they do
+    not.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Framework:
     recognizes: Callable[[Parsed], float]
     interpret: Callable[[Config, Mapping[str, Value]], Mapping[str, Value]]
     express: Callable[[Job, str], Expressed] | None = None
+    version_of: Callable[[Parsed], str] | None = None
     aliases: tuple[str, ...] = ()
     stack: str = "default"
 

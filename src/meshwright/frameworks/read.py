@@ -79,6 +79,8 @@ def read_parsed(
     depth: int = 0,
 ) -> Reading:
     """The reading of a parsed source, with the sources that stand beside it as parts."""
+    if not version and framework.version_of is not None:
+        version = framework.version_of(parsed)
     parts = [read_parsed(p, f, depth=depth + 1) for p, f in beside]
     followed, missing = _followed(parsed, depth)
     config, left = resolve(parsed, framework, version)
