@@ -1,8 +1,9 @@
 """The view that framework rules have of a configuration: variables as attributes.
 
 `knobs.tp`, `knobs.cuda_graph_impl`: the value that is stated, or the framework's default in the
-version at hand, or what follows from the job. A variable that nobody states raises `NotStated`, and
-the rule is not judged. What a rule looked at is kept, so that a finding can point at it.
+version at hand, or what follows from the job. A variable that nobody states, or states as none,
+raises `NotStated`, and the rule is not judged. What a rule looked at is kept, so that a finding can
+point at it.
 """
 
 from __future__ import annotations
@@ -43,17 +44,22 @@ class Knobs:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        value = self.get(name, UNKNOWN)
-        if value is UNKNOWN:
+        value = self.get(name)
+        if value is None:
             raise NotStated(name)
         return value
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        """The value of a variable, or `otherwise` where nothing states it."""
+        """The value of a variable, or `otherwise` where nothing states it.
+
+        Raises `NotStated` where it is stated but cannot be read.
+        """
         found = self._values.get(name)
-        value = found.value if found is not None else self._facts.get(name, UNKNOWN)
-        if value is UNKNOWN:
+        if found is None and name not in self._facts:
             return otherwise
+        value = self._facts[name] if found is None else found.value
+        if value is UNKNOWN:
+            raise NotStated(name)
         self.looked_at[name] = value
         return value
 

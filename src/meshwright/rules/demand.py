@@ -8,7 +8,8 @@ page shows configurations in a framework's own words, which are read and judged 
     Passes: deepspeed 0.19: {"train_batch_size": 8}
     Fails: knobs(framework="torch 2.13", zero_stage=3, has_scalar_params=True)
 
-The text of a configuration runs to the next blank line or example.
+The text of a configuration runs to the next blank line or example. Without `framework`, `knobs` is
+judged under the first name of the scope.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.frameworks.field import release
+from meshwright.frameworks.knobs import NotStated
 from meshwright.rules.constraint import CODE, Constraint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from meshwright.base.finding import Severity
+    from meshwright.frameworks.framework import Framework
     from meshwright.frameworks.knobs import Knobs
 
 PACKAGE = "meshwright.rules.framework"
+_UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ZeroDivisionError)
+"""What a rule raises on a configuration whose values are missing, of another type or zero."""
+
+_BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")
+_ITEM = re.compile(r"([\w.-]+?)\s*((?:(?:>=|<=|==|@|<)\s*[\w.]+\s*,?\s*)*)")
 _EXAMPLE = re.compile(
     r"^(Fails|Passes): *(.*?)(?=^(?:Fails|Passes):|^\s*$|\Z)", re.MULTILINE | re.DOTALL
 )
@@ -40,11 +49,13 @@ class Demand(Constraint):
     """A constraint of one or a few frameworks.
 
     `consequence` says what the framework does: its error in its own words, or what it silently does
-    instead; `consequences` the same by scope name where frameworks differ. `safe` marks a fix that
-    leaves the meaning of the configuration as it is.
+    instead; `consequences` the same by scope name where frameworks differ. `says` is the message,
+    with variables in braces ("cpu_offloading with pp {pp}"), where `describe` does not build it.
+    `safe` marks a fix that leaves the meaning of the configuration as it is.
     """
 
     consequence: str
+    says: str = ""
     consequences: Mapping[str, str] = field(default_factory=dict)
     safe: bool = False
     describe: Callable[[Knobs], str] | None = field(default=None)
@@ -81,9 +92,14 @@ def demand(
     consequence: str,
     confidence: str = "run",
     consequences: Mapping[str, str] | None = None,
+    says: str = "",
+    suggest: Mapping[str, Any] | None = None,
     safe: bool = False,
 ) -> Callable[[Callable[[Knobs], bool]], Demand]:
-    """Decorator that makes a function from knobs to a truth value into a `Demand`."""
+    """Decorator that makes a function from knobs to a truth value into a `Demand`.
+
+    `suggest` are the values of a fix that is always the same.
+    """
     if not CODE.fullmatch(code):
         raise MeshwrightError(f"{code!r} is not a rule code such as DAT101")
 
@@ -98,6 +114,8 @@ def demand(
             confidence=confidence,
             consequence=consequence,
             consequences=consequences or {},
+            says=says,
+            suggest=None if suggest is None else set_to(**suggest),
             safe=safe,
             condition=condition,
         )
@@ -112,6 +130,90 @@ def set_to(**values: Any) -> Callable[[Knobs], Mapping[str, Any]]:
         return values
 
     return fixed
+
+
+# Application
+
+
+def verdict(demand_: Demand, knobs: Knobs) -> bool | None:
+    """Whether a demand is broken; None where it asks for a variable that nothing states."""
+    try:
+        return bool(demand_.condition(knobs))
+    except _UNJUDGED:
+        return None
+
+
+def message(demand_: Demand, knobs: Knobs) -> str:
+    """What a broken demand says: the values that broke it."""
+    try:
+        if demand_.describe is not None:
+            return demand_.describe(knobs)
+        return demand_.says.format_map(_Words(knobs)) if demand_.says else demand_.title
+    except _UNJUDGED:
+        return demand_.title
+
+
+class _Words(dict[str, str]):
+    """Variables as words, for templates."""
+
+    def __init__(self, knobs: Knobs) -> None:
+        super().__init__()
+        self.knobs = knobs
+
+    def __missing__(self, name: str) -> str:
+        return word(self.knobs.get(name))
+
+
+def word(value: Any) -> str:
+    """A value as messages print it."""
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return ", ".join(word(item) for item in value) or "none"
+    return str(value)
+
+
+def applies(demand_: Demand, framework: Framework, version: str = "") -> bool:
+    """Whether a demand's scope names the framework in this version, or what it runs on.
+
+    Without a version the newest is meant. Of packages below a framework the version is not known:
+    what they demanded only up to some release is not asked.
+    """
+    own = version or framework.newest
+    names = {**dict.fromkeys(framework.below, ""), **dict.fromkeys(framework.scopes, own)}
+    return scope_name(demand_.scope, names) != ""
+
+
+def scope_name(scope: str, versions: Mapping[str, str]) -> str:
+    """The first name of a scope that holds under versions by name ("" = unknown), "" if none."""
+    for item in scope.split(";"):
+        found = _ITEM.fullmatch(item.strip())
+        if found and found[1] in versions and _in_range(found[2], versions[found[1]]):
+            return found[1]
+    return ""
+
+
+def _in_range(bounds: str, version: str) -> bool:
+    """Whether a version lies within bounds such as ">=0.9,<=0.12".
+
+    "@0.19" means seen in that release: newer ones are taken to keep it, older are not judged.
+    """
+    return all(_within(bound, version) for bound in bounds.split(",") if bound)
+
+
+def _within(bound: str, version: str) -> bool:
+    operator, limit = _BOUND.fullmatch(bound.strip()).groups()  # type: ignore[union-attr]
+    if not version:
+        return operator in (">=", "@")
+    wanted = release(limit)
+    given = (*release(version), *(0,) * len(wanted))[: len(wanted)]
+    outcomes = {">=": given >= wanted, "<=": given <= wanted, "<": given < wanted}
+    return outcomes.get(operator, given >= wanted if operator == "@" else given == wanted)
+
+
+# Discovery
 
 
 @cache
