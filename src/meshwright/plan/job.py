@@ -51,6 +51,8 @@ class Loading:
     checkpoint_interval_s: float | None = None
     checkpoint_stall_s: float | None = None  # time that training stands still for one
     checkpoint_bytes: float | None = None
+    checkpoint_gathered: bool | None = None  # the whole state on one rank, not in shards
+    model_build: str | None = None  # "sharded", "device", "host", "first_rank": see Lifecycle
     checkpoints_kept: int | None = None  # 0 = all
     checkpoint_reshardable: bool | None = None  # loads under another tp and pp
     saved_tp: int | None = None  # degrees of the checkpoint that the run starts from
