@@ -8,7 +8,7 @@ builds and saves is a `Lifecycle`; without one, the habits of the job's software
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from meshwright.cost.memory.meanings import operands_by_rank
@@ -110,6 +110,19 @@ def lifecycle_of(stack: str) -> Lifecycle:
     return _LIFECYCLES[max(prefixes, key=len)] if prefixes else _LIFECYCLES["default"]
 
 
+def lifecycle(job: Job) -> Lifecycle:
+    """How the job builds and saves: as its loading settings state, else by habit of its stack."""
+    loading, habits = job.workload.loading, lifecycle_of(job.stack)
+    changes: dict[str, str | bool] = {}
+    if loading.model_build in BUILDS:
+        changes["build"] = loading.model_build
+    if loading.checkpoint_gathered is not None:
+        changes["save"] = "full" if loading.checkpoint_gathered else "sharded"
+    if loading.checkpoint_async is not None:
+        changes["save_async"] = loading.checkpoint_async
+    return replace(habits, **changes)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """Bytes at one moment: allocated on the device by pipeline stage, and on each host.
@@ -170,13 +183,13 @@ class Moments:
         )
 
 
-def moments(job: Job, lifecycle: Lifecycle | None = None) -> Moments:
+def moments(job: Job, habits: Lifecycle | None = None) -> Moments:
     """The moments of one plan (scalars).
 
     Bytes on the device are what the allocator hands out, as in `memory`; the largest of the passes
     and the step is `memory(job).peak_bytes`.
     """
-    stack, habits = memory_stack(job.stack), lifecycle or lifecycle_of(job.stack)
+    stack, habits = memory_stack(job.stack), habits or lifecycle(job)
     whole = memory(job, stack)
     count = int(job.plan.pp)
     ranks = [_parts(whole, rank) for rank in range(count)]

@@ -1,0 +1,263 @@
+"""Figures of memory and time, for `figures`: bytes by moment, seconds by cause, what would fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.cost.memory import memory
+from meshwright.cost.memory.moments import moments
+from meshwright.cost.memory.states import optimizer_state_bytes, rates
+from meshwright.model.count import parameters
+from meshwright.plan.job import num_microbatches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.cost.memory.moments import Moments
+    from meshwright.cost.predict import Prediction
+    from meshwright.frameworks.jobs import Drafted
+    from meshwright.frameworks.reading import Reading
+    from meshwright.plan.job import Job
+
+Figure = float | int | str
+FACTORS = (1, 2, 4, 8, 16)  # times as many GPUs, tried for one that fits
+LEAST_SHARE = 0.01
+
+
+def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | None]:
+    """Figures by name, as far as what they hang on is known; none of a plan that cannot be laid."""
+    known = {"model", "gpu", "num_gpus", "seq_len"} - set(drafted.missing)
+    job = drafted.job
+    found: dict[str, Figure | None] = _per_parameter(reading, drafted)
+    if "model" in known:
+        found |= _model_sizes(job)
+    if {"model", "seq_len"} <= known:
+        found |= _logits(job)
+    if not ({"model", "num_gpus"} <= known and is_laid(job)):
+        return found
+    try:
+        found |= _memory(job)
+        if "gpu" in known:
+            found |= _fit(job)
+            found |= _time(job)
+    except (MeshwrightError, ArithmeticError, ValueError, IndexError):
+        return found  # a plan that a rule refuses may have no cost
+    return found
+
+
+def is_laid(job: Job) -> bool:
+    """Whether the plan's mesh covers the GPUs and every stage has a layer."""
+    plan = job.plan
+    mesh = int(plan.tp) * int(plan.pp) * int(plan.cp) * int(plan.dp)
+    stages = int(plan.pp) * int(plan.vpp)
+    return mesh == job.cluster.num_gpus and stages <= max(job.model.num_hidden_layers, 1)
+
+
+# Sizes that hang on the model alone
+
+
+def _per_parameter(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
+    """Bytes of states a trained parameter takes, unsharded and under the plan's sharding."""
+    job, plan = drafted.job, drafted.job.plan
+    whole = float(plan.param_bytes + plan.grad_bytes + optimizer_state_bytes(job))
+    known = "num_gpus" not in drafted.missing or reading.is_stated("dp")
+    each = rates(job)
+    sharded = float(each.weight[0] + each.gradient[0] + each.optimizer[0] + each.hosted[0])
+    return {
+        "bytes_per_parameter_unsharded": whole,
+        "bytes_per_parameter": sharded if known else None,
+    }
+
+
+@lru_cache(maxsize=8)
+def _parameters(model: Any) -> int:
+    return parameters(model).total
+
+
+def checkpoint_bytes(job: Job) -> float:
+    """Bytes of weights, master weights and moments in a checkpoint; adapters alone under LoRA."""
+    plan = job.plan
+    each = float(plan.param_bytes) + float(optimizer_state_bytes(job))
+    return _parameters(job.model) * each
+
+
+def _model_sizes(job: Job) -> dict[str, Figure | None]:
+    """Parameters, and a checkpoint of them with the time that writing it takes at a known rate."""
+    size = checkpoint_bytes(job)
+    rate = job.workload.loading.checkpoint_write_bytes_per_s_per_node
+    rate = rate or job.cluster.host.storage_bytes_per_s
+    return {
+        "parameters": _parameters(job.model),
+        "weights_bytes": float(_parameters(job.model) * int(job.plan.param_bytes)),
+        "checkpoint_bytes": size,
+        "checkpoint_write_s": size / (rate * job.cluster.num_nodes) if rate else None,
+    }
+
+
+def _logits(job: Job) -> dict[str, Figure | None]:
+    """One copy of a micro-batch's logits in 16 bits and in fp32, before any split."""
+    tokens = int(job.plan.micro_batch_size) * job.workload.seq_len
+    count = float(tokens) * job.model.vocab_size
+    return {"logits_bf16_bytes": 2 * count, "logits_fp32_bytes": 4 * count}
+
+
+# Memory
+
+
+@lru_cache(maxsize=4)
+def _moments_of(job: _Same) -> Moments:
+    return moments(job.job)
+
+
+class _Same:
+    """A job as a key: the same object."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.job is self.job
+
+    def __hash__(self) -> int:
+        return id(self.job)
+
+
+def moments_of(job: Job) -> Moments:
+    """The job's moments, computed once for all who ask."""
+    return _moments_of(_Same(job))
+
+
+def _memory(job: Job) -> dict[str, Figure | None]:
+    """Bytes of the fullest rank at every moment, and what a device and a host must have."""
+    found = moments_of(job)
+    used = memory(job)
+    by_moment = {f"memory.{m.name}_bytes": m.fullest_bytes for m in found.moments}
+    parts = {
+        f"memory.peak.{name.replace(' ', '_')}_bytes": value
+        for name, value in found.fullest.terms[found.fullest.stage].items()
+    }
+    return {
+        **by_moment,
+        **parts,
+        "memory.peak_bytes": found.steady_bytes,
+        "memory.device_bytes": float(used.device_bytes),
+        "memory.required_bytes": float(used.required_bytes),
+        "memory.outside_bytes": found.outside_bytes,
+        "memory.fullest_stage": int(used.stage),
+        "memory.activations_bytes": activation_bytes(job),
+        "host.load_bytes": found.named("load").host_bytes,
+        "host.steady_bytes": found.named("forward").host_bytes,
+        "host.checkpoint_bytes": found.named("checkpoint").host_bytes,
+        "host.peak_bytes": found.fullest_host.host_bytes,
+    }
+
+
+def activation_bytes(job: Job) -> float:
+    """Activations and logits that the fullest rank holds at once, in bytes."""
+    used = memory(job)
+    prefix = f"memory.stage{int(used.stage)}."
+    return float(used.terms[prefix + "activations"] + used.terms[prefix + "logits"])
+
+
+def fit_of(job: Job) -> str:
+    """ "yes", "tight" where only the estimate fits and not its bound, or "no"."""
+    found, used = moments_of(job), memory(job)
+    room = job.cluster.gpu.memory_bytes
+    host_room = job.cluster.host.memory_bytes
+    if found.first_beyond(room) or found.fullest_host.host_bytes > host_room:
+        return "no"
+    return "yes" if float(used.required_bytes) <= room else "tight"
+
+
+def larger(job: Job, factor: int) -> Job:
+    """The job on `factor` times the nodes and replicas, with as much work for each GPU."""
+    cluster = replace(job.cluster, num_gpus=job.cluster.num_gpus * factor)
+    work = replace(job.workload, global_batch_size=job.workload.global_batch_size * factor)
+    plan = job.plan.replace(dp=job.plan.dp * factor)
+    return replace(job, cluster=cluster, workload=work, plan=plan)
+
+
+def _fit(job: Job) -> dict[str, Figure | None]:
+    """Whether the plan fits the device and the host, here and on more GPUs."""
+    tried = {f: fit_of(larger(job, f)) for f in FACTORS[:3]}
+    gpus = job.cluster.num_gpus
+    return {
+        "gpu_memory_bytes": float(job.cluster.gpu.memory_bytes),
+        "host_memory_bytes": float(job.cluster.host.memory_bytes),
+        "fits": tried[1],
+        **{f"fits_on_{gpus * f}_gpus": answer for f, answer in tried.items()},
+        "least_gpus_that_fit": least_gpus(job),
+    }
+
+
+def least_gpus(job: Job) -> int | None:
+    """The fewest GPUs, by doubling replicas, on which even the bound fits."""
+    return next(
+        (job.cluster.num_gpus * f for f in FACTORS if fit_of(larger(job, f)) == "yes"), None
+    )
+
+
+# Time
+
+
+@lru_cache(maxsize=4)
+def _prediction(same: _Same) -> Prediction:
+    from meshwright.cost.predict import predict
+
+    return predict(same.job)
+
+
+def prediction_of(job: Job) -> Prediction:
+    """The job's prediction, computed once for all who ask."""
+    return _prediction(_Same(job))
+
+
+def step_s(job: Job) -> float:
+    """Predicted seconds of a step."""
+    return prediction_of(job).step_time_s
+
+
+def leaves(prediction: Prediction) -> Iterator[tuple[str, float]]:
+    """Exclusive parts of a step: name without "time.", seconds."""
+    names = [n for n in prediction.terms if n.startswith("time.")]
+    for name in names:
+        if not any(other.startswith(name + ".") for other in names):
+            yield name.removeprefix("time."), prediction.terms[name].value
+
+
+def _time(job: Job) -> dict[str, Figure | None]:
+    """Seconds a step, the rate that makes, and the share of every cause."""
+    found = prediction_of(job)
+    tokens = job.workload.global_batch_size * job.workload.seq_len
+    shares = {
+        f"share.{name}": round(seconds / found.step_time_s, 4)
+        for name, seconds in leaves(found)
+        if seconds > LEAST_SHARE * found.step_time_s
+    }
+    return {
+        "step_s": found.step_time_s,
+        "step_low_s": found.low_s,
+        "step_high_s": found.high_s,
+        "tokens_per_s_per_gpu": tokens / found.step_time_s / job.cluster.num_gpus,
+        "mfu": found.mfu,
+        "bottleneck": found.limited_by,
+        "micro_batches_per_step": int(num_microbatches(job)),
+        **shares,
+    }
+
+
+def faster_by(job: Job, other: Job) -> float:
+    """How many times as fast the other job's tokens pass, NaN where it has no cost."""
+    try:
+        here, there = step_s(job), step_s(other)
+    except (MeshwrightError, ArithmeticError, ValueError, IndexError):
+        return float("nan")
+    work = other.workload.global_batch_size / job.workload.global_batch_size
+    return float(np.divide(here, there) * work)
