@@ -26,17 +26,17 @@ def test_a_finding_shows_the_line_it_is_about(tmp_path):
     )
     assert finding_lines(finding) == [
         "error: plan.tp = 4.5: is not a whole number",
-        f"  --> {path}:2:1",
-        "   |",
-        " 2 | tp = 4.5  # half",
-        "   | ^^^^^^^^",
-        "  help: the default is 1",
+        f" --> {path}:2:1",
+        "  |",
+        "2 | tp = 4.5  # half",
+        "  | ^^^^^^^^",
+        "  = help: the default is 1",
     ]
 
 
 def test_a_finding_without_a_readable_file_has_no_frame():
     lines = finding_lines(Finding(message="m", file="nowhere.toml", line=3, code="MOD101"))
-    assert lines == ["error[MOD101]: m", "  --> nowhere.toml:3"]
+    assert lines == ["error[MOD101]: m", " --> nowhere.toml:3"]
 
 
 def test_a_line_number_past_the_end_does_no_harm(tmp_path):
@@ -44,7 +44,7 @@ def test_a_line_number_past_the_end_does_no_harm(tmp_path):
     path.write_text("{}")
     assert finding_lines(Finding(message="m", file=str(path), line=9)) == [
         "error: m",
-        f"  --> {path}:9",
+        f" --> {path}:9",
     ]
 
 
@@ -56,7 +56,7 @@ def test_several_findings_end_with_a_tally():
     ]
     lines = findings_lines(found)
     assert lines[-1] == "2 errors, 1 warning"
-    assert "  why: because" in lines
+    assert "  = why: because" in lines
     assert tally([]) == "nothing found"
 
 

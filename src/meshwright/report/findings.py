@@ -1,36 +1,67 @@
-"""Findings as text: what, where with the line of the file, why, and what to type next."""
+"""Findings as text: what, where with the lines of the file, why, and what to type next."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
-from meshwright.base.locate import read_text
+from meshwright.report.check.frame import frame, margin_of
+from meshwright.report.check.texts import Texts
+from meshwright.report.check.visible import harmless
+from meshwright.report.rules import evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-_LONGEST_LINE = 120
+    from meshwright.base.errors import MeshwrightError
+    from meshwright.base.finding import Edit, Label
 
 
-def finding_lines(finding: Finding) -> list[str]:
-    """One finding with its place, the line it is about, and its hint."""
-    code = f"[{finding.code}]" if finding.code else ""
-    lines = [f"{finding.severity.label}{code}: {finding.message}"]
-    if finding.location:
-        lines += [f"  --> {finding.location}", *_frame(finding)]
-    if finding.reason and finding.reason not in finding.message:
-        lines.append(f"  why: {finding.reason}")
-    if finding.hint:
-        lines.append(f"  help: {finding.hint}")
+def finding_lines(finding: Finding, texts: Texts | None = None) -> list[str]:
+    """One finding with its place, the lines it is about, and what is known of it."""
+    margin = " " * margin_of(finding)
+    lines = [headline(finding), *frame(finding, Texts() if texts is None else texts)]
+    for word, text in remarks(finding):
+        first, *rest = harmless(text).split("\n")
+        lines.append(f"{margin} = {word}: {first}")
+        lines += [f"{margin}   {' ' * len(word)}  {line}".rstrip() for line in rest]
     return lines
+
+
+def headline(finding: Finding) -> str:
+    """Severity, code and message: "error[MOD103]: 2 KV heads do not divide by tp 8"."""
+    code = f"[{finding.code}]" if finding.code else ""
+    return f"{finding.severity.label}{code}: {harmless(finding.message)}"
+
+
+def remarks(finding: Finding) -> Iterator[tuple[str, str]]:
+    """What stands below the frame, as pairs of a word and a text."""
+    if finding.reason and finding.reason not in finding.message:
+        yield "why", finding.reason
+    if finding.consequence:
+        yield "consequence", finding.consequence
+    if sure := sureness(finding):
+        yield "sure", sure
+    for note in finding.notes:
+        yield "note", note
+    if finding.hint:
+        yield "help", finding.hint
+
+
+def sureness(finding: Finding) -> str:
+    """How a finding is known, with the source: "read in the framework's source (file, version)"."""
+    known = evidence(finding.confidence) if finding.confidence else ""
+    if known and finding.source:
+        return f"{known} ({finding.source})"
+    return known or finding.source
 
 
 def findings_lines(findings: Sequence[Finding]) -> list[str]:
     """All findings, a blank line between them, and a tally when there are several."""
-    lines = [line for finding in findings for line in (*finding_lines(finding), "")]
+    texts = Texts()
+    lines = [line for finding in findings for line in (*finding_lines(finding, texts), "")]
     return [*lines, tally(findings)] if len(findings) > 1 else lines[:-1]
 
 
@@ -73,29 +104,15 @@ def finding_record(finding: Finding) -> dict[str, Any]:
         "value": value if isinstance(value, str | int | float | bool | None) else repr(value),
         "reason": finding.reason,
         "hint": finding.hint,
+        "consequence": finding.consequence,
+        "confidence": finding.confidence,
+        "source": finding.source,
+        "notes": list(finding.notes),
+        "labels": [_record(label) for label in finding.labels],
+        "edits": [_record(edit) for edit in finding.edits],
     }
 
 
-def _frame(finding: Finding) -> list[str]:
-    """The line of the file under the finding's place, with a caret below its column."""
-    source = _source_line(finding)
-    if not source or len(source) > _LONGEST_LINE:
-        return []
-    number = str(finding.line)
-    margin = " " * len(number)
-    lines = [f" {margin} |", f" {number} | {source}"]
-    if finding.column:
-        width = max(1, len(source.split("#")[0].rstrip()) - finding.column + 1)
-        lines.append(f" {margin} | {' ' * (finding.column - 1)}{'^' * width}")
-    return lines
-
-
-def _source_line(finding: Finding) -> str:
-    """The text of the line, "" when the file cannot be read again."""
-    if not finding.file or not finding.line:
-        return ""
-    try:
-        lines = read_text(finding.file).splitlines()
-    except MeshwrightError:
-        return ""
-    return lines[finding.line - 1].replace("\t", " ") if finding.line <= len(lines) else ""
+def _record(part: Label | Edit) -> dict[str, Any]:
+    """A label or an edit by field."""
+    return {field.name: getattr(part, field.name) for field in fields(part)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.rules.rule import Rule
+    from meshwright.rules.constraint import Constraint
 
 SECTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -38,8 +38,26 @@ _EVIDENCE = MappingProxyType(
 )
 
 
-def rule_page(rule: Rule) -> list[str]:
-    """Everything about one rule, as text."""
+def constraints_of(code: str) -> tuple[Constraint, ...]:
+    """The general rule of a code (any case), then every framework's demand that bears it."""
+    from meshwright.rules.demand import all_demands
+    from meshwright.rules.rule import find_rule
+
+    general = find_rule(code)
+    demands = tuple(d for d in all_demands() if d.code == code.upper())
+    return ((general,) if general else ()) + demands
+
+
+def all_constraints() -> tuple[Constraint, ...]:
+    """General rules and demands of frameworks, by code, the general one first."""
+    from meshwright.rules.demand import all_demands
+    from meshwright.rules.rule import all_rules
+
+    return tuple(sorted((*all_rules(), *all_demands()), key=lambda c: (c.code, not c.is_general)))
+
+
+def rule_page(rule: Constraint) -> list[str]:
+    """Everything about one rule or demand, as text."""
     section = f"{rule.section} {SECTIONS.get(rule.section, '')}".rstrip()
     return [
         f"{rule.code}: {rule.title}",
@@ -47,11 +65,26 @@ def rule_page(rule: Rule) -> list[str]:
         "",
         *rule.doc.split("\n"),
         "",
+        *consequence_lines(rule),
         f"Source: {rule.source}",
     ]
 
 
-def evidence_words(rule: Rule) -> str:
+def consequence_lines(rule: Constraint) -> list[str]:
+    """What the framework does, where a demand says it, with a line for each that differs."""
+    consequence = getattr(rule, "consequence", "")
+    others = getattr(rule, "consequences", {})
+    lines = [f"Consequence: {consequence}"] if consequence else []
+    lines += [f"  on {scope}: {text}" for scope, text in others.items()]
+    return [*lines, ""] if lines else []
+
+
+def evidence_words(rule: Constraint) -> str:
     """How a rule is known, and for which frameworks it holds where that is not all."""
-    known = _EVIDENCE.get(rule.confidence, rule.confidence)
-    return known if rule.scope == "all" else f"{known}, holds for {rule.scope}"
+    known = evidence(rule.confidence)
+    return known if rule.is_general else f"{known}, holds for {rule.scope}"
+
+
+def evidence(confidence: str) -> str:
+    """A word of `Constraint.confidence` in full; any other text as it is."""
+    return _EVIDENCE.get(confidence, confidence)

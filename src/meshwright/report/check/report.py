@@ -1,0 +1,76 @@
+"""What a check found: findings by file, what could not be read, and what was mended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Severity
+
+if TYPE_CHECKING:
+    from meshwright.base.finding import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One file, or one configuration that starts in it.
+
+    `framework` is "" where none recognizes the file. `summary` says in one line what the
+    configuration amounts to; `error` why the file could not be read ("" when it could).
+    """
+
+    file: str
+    framework: str = ""
+    version: str = ""
+    findings: tuple[Finding, ...] = ()
+    summary: str = ""
+    error: str = ""
+
+    @property
+    def is_config(self) -> bool:
+        """Whether the file was read and some framework's."""
+        return bool(self.framework) and not self.error
+
+    def replace(self, **changes: Any) -> Checked:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All files of one check, in the order given.
+
+    `fixed` counts the findings that were mended, and are no longer among those of `files`.
+    `unsafe` tells that fixes which may change the plan count as fixable.
+    """
+
+    files: tuple[Checked, ...]
+    fixed: int = 0
+    unsafe: bool = False
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Every finding, file by file."""
+        return tuple(finding for checked in self.files for finding in checked.findings)
+
+    @property
+    def unreadable(self) -> tuple[Checked, ...]:
+        """Files that could not be read."""
+        return tuple(checked for checked in self.files if checked.error)
+
+    def replace(self, **changes: Any) -> Report:
+        """A copy with some fields changed."""
+        return replace(self, **changes)
+
+
+def exit_code(report: Report) -> int:
+    """2 when a file is unreadable, else 1 when there is an error or a warning, else 0."""
+    if report.unreadable:
+        return EXIT_USAGE
+    found = any(finding.severity is not Severity.INFO for finding in report.findings)
+    return EXIT_FINDINGS if found else EXIT_OK
+
+
+def is_fixable(finding: Finding, *, unsafe: bool = False) -> bool:
+    """Whether `--fix` mends a finding; with `unsafe` also edits that may change the plan count."""
+    return bool(finding.edits) and (unsafe or all(edit.safe for edit in finding.edits))

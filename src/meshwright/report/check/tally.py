@@ -1,0 +1,94 @@
+"""How much was found, in one line and by rule."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.finding import Severity
+from meshwright.report.check.report import is_fixable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from meshwright.base.finding import Finding
+    from meshwright.report.check.report import Report
+
+
+def tally_lines(report: Report) -> list[str]:
+    """ "Found 2 errors, 1 warning in 3 files (1 fixable with --fix)", and what was left out."""
+    lines = [_found(report)]
+    others = sum(not (c.is_config or c.error) for c in report.files)
+    if others:
+        lines.append(f"{_number(others, 'file')} read that {_is(others)} no configuration")
+    if report.unreadable:
+        lines.append(f"{_number(len(report.unreadable), 'file')} could not be read")
+    return lines
+
+
+def _found(report: Report) -> str:
+    findings = report.findings
+    where = f" in {_number(sum(c.is_config for c in report.files), 'file')}"
+    words = counted(findings)
+    if report.fixed:
+        rest = f"; {words} left" if words else "; nothing is left"
+        return f"Fixed {_number(report.fixed, 'finding')}{where}{rest}{_fixable(report)}"
+    return f"Found {words}{where}{_fixable(report)}" if words else f"Nothing found{where}"
+
+
+def _fixable(report: Report) -> str:
+    """How many findings `--fix` would mend, and how many more with --unsafe-fixes."""
+    safe = sum(is_fixable(finding) for finding in report.findings)
+    more = sum(is_fixable(finding, unsafe=True) for finding in report.findings) - safe
+    if report.unsafe:
+        safe, more = safe + more, 0
+    option = "--fix --unsafe-fixes" if report.unsafe else "--fix"
+    words = [f"{safe} fixable with {option}"] if safe else []
+    if more:
+        words.append(f"{more} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def counted(findings: Iterable[Finding]) -> str:
+    """ "2 errors, 1 warning, 3 notes", the worst first, "" for none."""
+    counts = Counter(finding.severity for finding in findings)
+    return ", ".join(_number(counts[s], noun(s)) for s in sorted(counts, reverse=True))
+
+
+def noun(severity: Severity) -> str:
+    """What one finding of a severity is called."""
+    return "note" if severity is Severity.INFO else severity.label
+
+
+def statistics(findings: Iterable[Finding], *, unsafe: bool = False) -> list[dict[str, Any]]:
+    """Findings by code, most frequent first: code, severity, count, how many are fixable, title."""
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    rows = [
+        {
+            "code": code,
+            "severity": max(f.severity for f in found).label,
+            "count": len(found),
+            "fixable": sum(is_fixable(f, unsafe=unsafe) for f in found),
+            "title": title_of(code) or found[0].message,
+        }
+        for code, found in by_code.items()
+    ]
+    return sorted(rows, key=lambda row: (-int(str(row["count"])), str(row["code"])))
+
+
+def title_of(code: str) -> str:
+    """The title of a rule, a demand or a complaint about a text, "" where the code names none."""
+    from meshwright.frameworks.complaints import CODES
+    from meshwright.rules.catalogue import catalogue
+
+    return CODES.get(code) or next((entry.title for entry in catalogue() if entry.code == code), "")
+
+
+def _number(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
