@@ -25,6 +25,8 @@ CODES = {
     "CFG110": "Model that is not known",
     "CFG201": "Rules that could not be judged",
     "CFG202": "Distance from the best plan",
+    "CFG301": "Setting that the other framework has no place for",
+    "CFG302": "Plan that the other framework cannot run",
 }
 
 
@@ -55,7 +57,7 @@ def complaint(
     )
 
 
-def unknown_key(setting: Setting, table: Table, *, version: str = "") -> Finding:
+def unknown_key(setting: Setting, table: Table) -> Finding:
     """CFG101: a likely slip of the pen is a warning, a name that is like none only a note."""
     near = table.nearest(setting.spelled)
     return complaint(

@@ -24,7 +24,10 @@ from meshwright.plan.plan import Plan
 from meshwright.plan.words import FIELDS, INTERLEAVED, LARGEST, plan_problems, read_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from meshwright.api.checking import Report
+    from meshwright.api.converting import Conversion
 
     from meshwright.base.problem import Problem
     from meshwright.cost.predict import Prediction
@@ -203,6 +206,20 @@ def check(job: Job | str | Path) -> list[Finding]:
     from meshwright.rules.rule import check as check_job
 
     return check_job(read_job(job))
+
+
+def check_files(paths: Sequence[str | Path], **given: Any) -> Report:
+    """What is wrong with configurations of any framework; see `api.checking.check_files`."""
+    from meshwright.api.checking import check_files as check_all
+
+    return check_all(paths, **given)
+
+
+def convert_files(paths: Sequence[str | Path], to: str, **given: Any) -> Conversion:
+    """A configuration in another framework's words; see `api.converting.convert_files`."""
+    from meshwright.api.converting import convert_files as convert_all
+
+    return convert_all(paths, to, **given)
 
 
 def read_job(job: Job | str | Path) -> Job:

@@ -1,0 +1,277 @@
+"""Checking files: read, judge, and say how far each plan is from the best one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding, Severity
+from meshwright.frameworks.setting import Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from meshwright.frameworks.reading import Reading
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.model.architecture import Model
+    from meshwright.rules.lint import Linted
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One configuration and what the rules have against it.
+
+    `error` says why it could not be read ("" if it could). `figures` are numbers that follow from
+    it, units in their names. `sources` are the texts that findings point into, by file.
+    """
+
+    file: str
+    framework: str = ""
+    version: str = ""
+    findings: tuple[Finding, ...] = ()
+    summary: str = ""
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that one call of `check_files` found; `skipped` are no configurations."""
+
+    files: tuple[Checked, ...]
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The findings of all files, in their order."""
+        return tuple(finding for checked in self.files for finding in checked.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What the user states beside the files: model, hardware, framework, single variables."""
+
+    model: str | Path | Model | None = None
+    gpus: str | Path | Cluster | None = None
+    nodes: int | None = None
+    framework: str = ""
+    version: str = ""
+    sets: Mapping[str, Any] = field(default_factory=dict)
+
+
+def check_files(
+    paths: Sequence[str | Path],
+    *,
+    model: str | Path | Model | None = None,
+    gpus: str | Path | Cluster | None = None,
+    nodes: int | None = None,
+    framework: str = "",
+    version: str = "",
+    sets: Mapping[str, Any] | None = None,
+    compare: bool = True,
+    only_recognized: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Report:
+    """What is wrong with configurations of any framework.
+
+    `model` and `gpus`, `nodes` are as for `plan`; they outweigh what the files say. `sets` states
+    variables by name (`show names` lists them). With `only_recognized` files that belong to no
+    known framework are skipped, each file is read for itself, and one that cannot be read is
+    reported; otherwise files that belong together are read as one.
+    """
+    from meshwright.frameworks.read import read_files
+
+    given = Given(
+        model=model, gpus=gpus, nodes=nodes, framework=framework, version=version, sets=sets or {}
+    )
+    if not only_recognized:
+        try:
+            readings = read_files(paths, framework=framework, version=version)
+        except InvalidInput as error:
+            return _one_by_one(paths, given, compare=compare, error=error)
+        return Report(files=tuple(_checked(r, given, compare=compare) for r in readings))
+    files: list[Checked] = []
+    skipped: list[str] = []
+    for number, path in enumerate(paths):
+        found = _recognized(path, given, compare=compare)
+        if isinstance(found, Checked):
+            files.append(found)
+        else:
+            skipped.append(str(path))
+        if progress is not None:
+            progress(number + 1, len(paths))
+    return Report(files=tuple(files), skipped=tuple(skipped))
+
+
+def check_text(
+    text: str, *, file: str = "", given: Given | None = None, compare: bool = True
+) -> Checked:
+    """Like `check_files` for a text; `file` tells the syntax by its ending, where it has one."""
+    from meshwright.frameworks.read import read_text
+
+    given = given or Given()
+    try:
+        reading = read_text(text, file=file, framework=given.framework, version=given.version)
+    except InvalidInput as error:
+        return _unreadable(file, error)
+    return _checked(reading, given, compare=compare)
+
+
+def _recognized(path: str | Path, given: Given, *, compare: bool) -> Checked | None:
+    """One file of a folder, None if it is no configuration of a known framework."""
+    from meshwright.frameworks.read import GENERIC, read_files
+
+    try:
+        (reading,) = read_files([path], framework=given.framework, version=given.version)
+    except InvalidInput:
+        return None
+    if reading.config.framework.name == GENERIC:
+        return None
+    return _checked(reading, given, compare=compare)
+
+
+def _one_by_one(
+    paths: Sequence[str | Path], given: Given, *, compare: bool, error: InvalidInput
+) -> Report:
+    """The files that can be read, and why the others cannot."""
+    from meshwright.frameworks.read import read_files
+
+    if len(paths) == 1:
+        return Report(files=(_unreadable(str(paths[0]), error),))
+    files: list[Checked] = []
+    for path in paths:
+        try:
+            (reading,) = read_files([path], framework=given.framework, version=given.version)
+            files.append(_checked(reading, given, compare=compare))
+        except InvalidInput as refused:
+            files.append(_unreadable(str(path), refused))
+    return Report(files=tuple(files))
+
+
+def _unreadable(file: str, error: InvalidInput) -> Checked:
+    return Checked(file=file, findings=error.findings, error=error.message)
+
+
+def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
+    """The findings of one reading with what is given beside it."""
+    from meshwright.rules.figures import figures
+    from meshwright.rules.lint import lint
+
+    reading, model = stated(reading, given)
+    linted = lint(reading, model=model, cluster=cluster_of(reading, given))
+    notes: tuple[Finding, ...] = ()
+    if compare and linted.drafted.is_whole and not _has_errors(linted.findings):
+        from meshwright.api.comparing import distance
+
+        notes = distance(reading, linted.drafted)
+    numbers = figures(reading, linted.drafted)
+    config = reading.config
+    return Checked(
+        file=config.sources[0].file if config.sources else "",
+        framework=config.framework.name,
+        version=config.version,
+        findings=(*linted.findings, *notes),
+        summary=_summary(reading, linted, numbers),
+        figures=numbers,
+        sources={s.file: s.text for s in sources(reading)},
+    )
+
+
+def sources(reading: Reading) -> tuple[Any, ...]:
+    """The sources of a reading and of its parts."""
+    inner = [s for part in reading.config.parts for s in sources(part)]
+    given = {s.source.file: s.source for v in reading.values.values() for s in v.settings}
+    return (*reading.config.sources, *inner, *given.values())
+
+
+def _has_errors(findings: Sequence[Finding]) -> bool:
+    return any(f.severity is Severity.ERROR for f in findings)
+
+
+# What is given beside the files
+
+
+def stated(reading: Reading, given: Given) -> tuple[Reading, Model | None]:
+    """The reading with the variables that are given, and the model if one is."""
+    from meshwright.api import load_model
+
+    if given.sets:
+        from meshwright.frameworks.variables import read_variable
+
+        sets = {name: Value(value=read_variable(name, v)) for name, v in given.sets.items()}
+        reading = reading.with_values(sets)
+    if isinstance(given.gpus, str) and not given.gpus.endswith(".toml"):
+        name = given.gpus.partition(":")[0]
+        reading = reading.with_values({"gpu_name": Value(value=name)})
+    if given.model is None:
+        return reading, None
+    model = load_model(given.model)
+    return reading.with_values(_shape(given.model)), model
+
+
+def _shape(model: str | Path | Model) -> dict[str, Value]:
+    """The places of a config.json's own values, so that findings can point at them."""
+    from meshwright.frameworks.jobs import SHAPE
+
+    path = Path(model) if isinstance(model, str | Path) else None
+    try:
+        if path is not None and path.is_dir():
+            path = path / "config.json"
+        if path is None or not path.is_file():
+            return {}
+    except OSError:
+        return {}
+    from meshwright.frameworks.read import source_of
+    from meshwright.frameworks.text import parse_source
+
+    parsed = parse_source(source_of(path))
+    found = {s.spelled.rsplit(".", 1)[-1]: s for s in parsed.settings}
+    return {n: Value(value=found[n].value, settings=(found[n],)) for n in SHAPE if n in found}
+
+
+def cluster_of(reading: Reading, given: Given) -> Cluster | None:
+    """The cluster that is given; a count that is not given is that of the reading."""
+    from meshwright.api import cluster
+    from meshwright.frameworks.jobs import stated_gpus, stated_per_node
+
+    gpus, nodes = given.gpus, given.nodes
+    if gpus is None or not isinstance(gpus, str) or gpus.endswith(".toml"):
+        return None if gpus is None else cluster(gpus, nodes=nodes or 1)
+    name, _, count = gpus.partition(":")
+    total = stated_gpus(reading)
+    if nodes is not None or (count and total is None):
+        return cluster(gpus, nodes=nodes or 1)
+    if total is None:
+        return None
+    per_node = int(count) if count.isdigit() else (stated_per_node(reading) or min(8, total))
+    per_node = max(min(per_node, total), 1)
+    built = cluster(f"{name}:{per_node}", nodes=-(-total // per_node))
+    return replace(built, num_gpus=total)
+
+
+# The line that sums it up
+
+
+def _summary(reading: Reading, linted: Linted, numbers: Mapping[str, Any]) -> str:
+    """ "megatron-lm, 64 GPUs: tp 4 x pp 8 x dp 2; 61.2 of 80.0 GiB; 6.10 s a step"."""
+    job, missing = linted.drafted.job, linted.drafted.missing
+    plan = job.plan
+    axes = {name: int(getattr(plan, name)) for name in ("tp", "pp", "cp", "ep")}
+    mesh = " x ".join(f"{name} {size}" for name, size in axes.items() if size > 1)
+    if "num_gpus" not in missing:
+        mesh = f"{mesh} x dp {int(plan.dp)}" if mesh else f"dp {int(plan.dp)}"
+    head = reading.config.framework.name
+    if "num_gpus" not in missing:
+        head += f", {job.cluster.num_gpus} {'' if 'gpu' in missing else job.cluster.gpu.name} GPUs"
+    parts = [f"{' '.join(head.split())}: {mesh or 'no model parallelism'}"]
+    peak, step = numbers.get("peak_gib"), numbers.get("step_time_s")
+    if isinstance(peak, int | float):
+        parts.append(f"{peak:.1f} of {job.cluster.gpu.memory_bytes / GIB:.1f} GiB")
+    if isinstance(step, int | float):
+        parts.append(f"{step:.3g} s a step")
+    return "; ".join(parts)

@@ -1,0 +1,322 @@
+"""From a reading to a job: what the configuration states, what is given, what stands in.
+
+A configuration seldom says everything a job needs. The model may be known by name only, the GPUs
+by nothing. What is missing is stood in for twice (see `shape.stand_ins`): by ordinary values and
+by accommodating ones. The two jobs are equal where nothing is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from math import lcm
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
+from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
+from meshwright.plan.plan import Plan
+from meshwright.plan.words import FIELDS, read_word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.base.problem import Problem
+    from meshwright.frameworks.reading import Reading
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.model.architecture import Model
+
+SHAPE = (
+    *ESSENTIAL,
+    *("num_key_value_heads", "head_dim", "v_head_dim", "intermediate_size", "vocab_size"),
+    *("max_position_embeddings", "position_embedding_type", "tie_word_embeddings"),
+    *("gated_mlp", "hidden_act", "add_bias_linear", "qk_norm", "sliding_window"),
+    *("num_experts", "num_experts_per_tok", "moe_intermediate_size", "moe_layer_freq"),
+    *("shared_expert_intermediate_size", "n_shared_experts", "first_k_dense_replace"),
+    *("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "mtp_num_layers"),
+)
+USUAL_SEQ_LEN = 4096
+USUAL_GPU = "H100"
+OTHER_GPU = "A100-80GB"
+_MOST_GPUS = 10**7
+_ROUNDS = 4  # micro-batches per stage where the batch is not stated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafted:
+    """The job of a configuration, with what was missing.
+
+    `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
+    that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
+    "seq_len", "global_batch_size"), `problems` stated values that no plan can hold.
+    """
+
+    job: Job
+    other: Job
+    missing: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing, so that memory and time can be predicted."""
+        return not {"model", "gpu", "num_gpus"} & {*self.missing}
+
+
+def draft(
+    reading: Reading, *, model: Model | None = None, cluster: Cluster | None = None
+) -> Drafted:
+    """The job that a configuration states, with `model` and `cluster` where they are given."""
+    plan, problems = _plan(reading)
+    missing: list[str] = []
+    models = _models(reading, model, plan, missing)
+    clusters = _clusters(reading, cluster, plan, missing)
+    first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
+    workloads = _workloads(reading, first, second, missing)
+    jobs = [
+        Job(model=m, cluster=c, workload=w, plan=p, stack=reading.config.framework.stack)
+        for m, c, w, p in zip(models, clusters, workloads, (first, second), strict=True)
+    ]
+    return Drafted(
+        job=jobs[0],
+        other=jobs[1] if missing else jobs[0],
+        missing=tuple(missing),
+        problems=tuple(problems),
+    )
+
+
+# The plan
+
+
+def _plan(reading: Reading) -> tuple[Plan, list[Problem]]:
+    """The plan's fields that the configuration gives; those it cannot hold keep their default."""
+    changes: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for name in FIELDS:
+        stated = reading.value(name)
+        if stated is None:
+            continue
+        value, problem = read_word(name, _wide(name, stated))
+        if problem is None:
+            changes[name] = value
+        else:
+            problems.append(problem)
+    return Plan(**changes), problems
+
+
+def _wide(name: str, value: Any) -> Any:
+    """A whole number for a field that holds a share is one."""
+    return float(value) if type(FIELDS[name]) is float and isinstance(value, int) else value
+
+
+def _with_replicas(reading: Reading, plan: Plan, num_gpus: int) -> Plan:
+    """The plan with the data-parallel degree that is stated, or that fills the GPUs."""
+    if reading.value("dp") is not None:
+        return plan
+    shard, replicate = reading.value("dp_shard"), reading.value("dp_replicate")
+    if isinstance(shard, int) and shard > 0:
+        return plan.replace(dp=shard * (replicate or 1))
+    return plan.replace(dp=max(num_gpus // max(plan.tp * plan.pp * plan.cp, 1), 1))
+
+
+# The model
+
+
+def _models(
+    reading: Reading, given: Model | None, plan: Plan, missing: list[str]
+) -> tuple[Model, Model]:
+    """The model that is given, stated or named, else the two that stand in."""
+    known = given or reading.model or stated_model(reading)
+    if known is not None:
+        return known, known
+    missing.append("model")
+    shape = {name: reading.value(name) for name in SHAPE}
+    try:
+        return stand_ins(shape, experts=bool(plan.ep > 1))
+    except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
+        return stand_ins({}, experts=bool(plan.ep > 1))
+
+
+def stated_model(reading: Reading) -> Model | None:
+    """The model whose shape the configuration states, or that a name in it means."""
+    shape = {name: reading.value(name) for name in SHAPE}
+    if is_whole(shape) and reading.is_stated("num_hidden_layers"):
+        name = reading.value("model_name")
+        try:
+            return shaped(shape, name=name if isinstance(name, str) and name else "model")
+        except (MeshwrightError, ValueError, TypeError, ZeroDivisionError):
+            return None
+    return _named_model(reading)
+
+
+def _named_model(reading: Reading) -> Model | None:
+    from meshwright.model.catalogue import load, resolve
+
+    for variable in ("model_name", "model_remark"):
+        name = reading.value(variable)
+        if isinstance(name, str) and name.strip():
+            try:
+                return load(resolve(name.rstrip("/")))
+            except MeshwrightError:
+                continue
+    return None
+
+
+# The cluster
+
+
+def _clusters(
+    reading: Reading, given: Cluster | None, plan: Plan, missing: list[str]
+) -> tuple[Cluster, Cluster]:
+    """The cluster that is given or stated, else the two that stand in."""
+    if given is not None:
+        return given, given
+    counts = _counts(reading, plan, missing)
+    gpu = _gpu_name(reading)
+    if gpu is None:
+        missing.append("gpu")
+    per_node = stated_per_node(reading)
+    names = (gpu or USUAL_GPU, gpu or OTHER_GPU)
+    first, second = (_cluster(n, c, per_node) for n, c in zip(names, counts, strict=True))
+    return first, second
+
+
+def stated_per_node(reading: Reading) -> int | None:
+    """GPUs of one node, where the configuration says so."""
+    per_node = reading.value("gpus_per_node")
+    if isinstance(per_node, int) and per_node > 0:
+        return per_node
+    gpus, nodes = reading.value("num_gpus"), reading.value("num_nodes")
+    if isinstance(gpus, int) and isinstance(nodes, int) and nodes > 0 and gpus % nodes == 0:
+        return max(gpus // nodes, 1)
+    return None
+
+
+def stated_gpus(reading: Reading) -> int | None:
+    """The number of GPUs, where the configuration says so."""
+    gpus = reading.value("num_gpus")
+    if isinstance(gpus, int) and 0 < gpus <= _MOST_GPUS:
+        return gpus
+    nodes, per_node = reading.value("num_nodes"), reading.value("gpus_per_node")
+    if isinstance(per_node, int) and per_node > 0 and isinstance(nodes, int | None):
+        return min(max(nodes or 1, 1) * per_node, _MOST_GPUS)
+    return None
+
+
+def _counts(reading: Reading, plan: Plan, missing: list[str]) -> tuple[int, int]:
+    """The stated number of GPUs, else the smallest that the plan fills and a multiple of it."""
+    stated = stated_gpus(reading)
+    if stated is not None:
+        return stated, stated
+    missing.append("num_gpus")
+    dense = int(max(plan.tp * plan.pp * plan.cp, 1))
+    experts = int(max(plan.etp * plan.ep * plan.pp, 1))
+    if isinstance(dp := reading.value("dp"), int):
+        return (min(dense * max(dp, 1), _MOST_GPUS),) * 2
+    shard, replicate = reading.value("dp_shard"), reading.value("dp_replicate")
+    if isinstance(shard, int) and shard > 0:
+        return (min(dense * shard * (replicate or 1), _MOST_GPUS),) * 2
+    smallest = min(lcm(dense, experts), _MOST_GPUS)
+    batch, micro = reading.value("global_batch_size"), int(max(plan.micro_batch_size, 1))
+    replicas = smallest // dense
+    times = next(
+        (k for k in (8, 4, 2) if not isinstance(batch, int) or batch % (micro * replicas * k) == 0),
+        1,
+    )
+    return min(smallest * times, _MOST_GPUS), smallest
+
+
+def _gpu_name(reading: Reading) -> str | None:
+    """The device that the configuration names, as the catalogue calls it."""
+    from meshwright.hardware.catalogue import gpu
+
+    name = reading.value("gpu_name")
+    if not isinstance(name, str):
+        return None
+    try:
+        return gpu(name).name
+    except MeshwrightError:
+        return None
+
+
+def _cluster(gpu: str, num_gpus: int, per_node: int | None) -> Cluster:
+    """`num_gpus` devices in nodes of `per_node`, the device's usual nodes if that is not stated."""
+    from meshwright.hardware.catalogue import cluster
+
+    size = min(per_node or 8, num_gpus)
+    nodes = max(-(-num_gpus // size), 1)
+    try:
+        built = cluster(f"{gpu}:{size}", nodes=nodes)
+    except MeshwrightError:
+        built = cluster(f"{gpu}:1", nodes=num_gpus)
+    return replace(built, num_gpus=num_gpus)
+
+
+# The workload
+
+
+def _workloads(
+    reading: Reading, first: Plan, second: Plan, missing: list[str]
+) -> tuple[Workload, Workload]:
+    """The workload that is stated, under either plan's data-parallel degree."""
+    seq_len = reading.value("seq_len")
+    if not isinstance(seq_len, int) or seq_len < 1:
+        missing.append("seq_len")
+        seq_len = USUAL_SEQ_LEN
+    if _batch(reading, first) is None:
+        missing.append("global_batch_size")
+    built = [
+        Workload(
+            seq_len=seq_len,
+            global_batch_size=_batch(reading, p)
+            or int(p.micro_batch_size * p.dp * p.pp * p.vpp * _ROUNDS),
+            train_tokens=_number(reading.value("train_tokens")),
+            packed_mean_len=_number(reading.value("packed_mean_len")),
+            loading=_noun(Loading, reading.values),
+            runtime=_noun(Runtime, reading.values),
+            recipe=_noun(Recipe, reading.values),
+        )
+        for p in (first, second)
+    ]
+    return built[0], built[1]
+
+
+def _batch(reading: Reading, plan: Plan) -> int | None:
+    """Sequences a step: stated, or micro-batch times accumulation times replicas."""
+    stated = reading.value("global_batch_size")
+    if isinstance(stated, int) and stated > 0:
+        return stated
+    accumulation = reading.value("gradient_accumulation_steps")
+    if isinstance(accumulation, int) and accumulation > 0:
+        return int(plan.micro_batch_size * accumulation * plan.dp)
+    return None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _noun(kind: Any, values: Mapping[str, Any]) -> Any:
+    """A noun of settings that may be unstated, from the variables of its fields' names."""
+    stated: dict[str, Any] = {}
+    for item in fields(kind):
+        found = values.get(item.name)
+        value = found.value if found is not None else None
+        if item.name == "environment" and isinstance(value, dict):
+            value = tuple(sorted((str(k), str(v)) for k, v in value.items()))
+        if isinstance(value, list):
+            value = tuple(value)
+        if value is not None and _fits(value, str(item.type)):
+            stated[item.name] = value
+    return kind(**stated)
+
+
+def _fits(value: Any, hint: str) -> bool:
+    """Whether a value is of the type that a field's hint says, in its coarse kinds."""
+    if isinstance(value, bool):
+        return "bool" in hint
+    if isinstance(value, int):
+        return "int" in hint.split("tuple")[0] or "float" in hint
+    if isinstance(value, float):
+        return "float" in hint
+    return ("str" in hint and isinstance(value, str)) or (
+        "tuple" in hint and isinstance(value, tuple)
+    )

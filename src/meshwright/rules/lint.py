@@ -1,0 +1,194 @@
+"""What is wrong with a configuration: general rules on its job, demands on its own knobs.
+
+Where a configuration leaves out the model, the GPUs or the batch, a general rule is asked twice,
+with ordinary and with accommodating values in their place (`frameworks.jobs.draft`). What it finds
+both times is certain; what it finds once hangs on what is missing, and is only counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.finding import Finding, Severity
+from meshwright.frameworks.facts import facts
+from meshwright.frameworks.jobs import Drafted, draft
+from meshwright.frameworks.knobs import Knobs, NotStated
+from meshwright.rules.demand import all_demands
+from meshwright.rules.pointing import pointed, pointed_demand
+from meshwright.rules.rule import all_rules, check
+from meshwright.rules.scope import OLDER, applies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshwright.frameworks.framework import Framework
+    from meshwright.frameworks.reading import Reading
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.model.architecture import Model
+    from meshwright.rules.demand import Demand
+    from meshwright.rules.rule import Rule
+
+_OPTION = {
+    "model": "--model",
+    "gpu": "--gpus",
+    "num_gpus": "--gpus and --nodes",
+    "seq_len": "--set seq_len=...",
+    "global_batch_size": "--set global_batch_size=...",
+}
+_NOUN = {
+    "model": "the model",
+    "gpu": "the kind of GPU",
+    "num_gpus": "the number of GPUs",
+    "seq_len": "the sequence length",
+    "global_batch_size": "the global batch",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linted:
+    """The findings of one configuration and the job they speak of.
+
+    `withheld` are the codes of general rules that hang on what is missing, `unjudged` the demands'
+    codes by the variable that they lack.
+    """
+
+    findings: tuple[Finding, ...]
+    drafted: Drafted
+    withheld: tuple[str, ...] = ()
+    unjudged: Mapping[str, tuple[str, ...]]
+
+
+def lint(
+    reading: Reading,
+    *,
+    model: Model | None = None,
+    cluster: Cluster | None = None,
+    predict: bool = True,
+) -> Linted:
+    """Everything that the rules have against a configuration, errors first, then by place.
+
+    `predict` False leaves out the rules that weigh a prediction of memory or time.
+    """
+    drafted = draft(reading, model=model, cluster=cluster)
+    general, withheld = _general(drafted, predict=predict and drafted.is_whole)
+    demanded, unjudged = _demanded(reading, drafted)
+    findings = [
+        *reading.config.findings,
+        *(f for part in reading.config.parts for f in part.config.findings),
+        *reading.findings,
+        *(pointed(rule, finding, reading, drafted) for rule, finding in general),
+        *demanded,
+        *_missing_note(drafted, withheld),
+    ]
+    return Linted(
+        findings=tuple(sorted(dict.fromkeys(_once(findings)), key=_order)),
+        drafted=drafted,
+        withheld=tuple(withheld),
+        unjudged=unjudged,
+    )
+
+
+def _order(finding: Finding) -> tuple[Any, ...]:
+    return (-int(finding.severity), finding.file, finding.line, finding.column, finding.code)
+
+
+def _once(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding per code and place; the gravest of them."""
+    best: dict[tuple[Any, ...], Finding] = {}
+    for found in findings:
+        key = (found.code, found.file, found.line, found.column, found.message)
+        if key not in best or best[key].severity < found.severity:
+            best[key] = found
+    return list(best.values())
+
+
+# General rules
+
+
+def _general(drafted: Drafted, *, predict: bool) -> tuple[list[tuple[Rule, Finding]], list[str]]:
+    """The findings that hold whatever stands in, and the codes of those that do not."""
+    rules = [r for r in all_rules() if r.is_general and (predict or not r.predictive)]
+    by_code = {rule.code: rule for rule in rules}
+    first = {f.code: f for f in check(drafted.job, rules)}
+    if drafted.other is drafted.job:
+        return [(by_code[c], f) for c, f in first.items()], []
+    second = {f.code: f for f in check(drafted.other, rules)}
+    certain = [(by_code[c], f) for c, f in second.items() if c in first]
+    return certain, sorted(set(first) - set(second))
+
+
+def _missing_note(drafted: Drafted, withheld: Sequence[str]) -> list[Finding]:
+    """CFG201: what to state so that the rest can be judged."""
+    if not drafted.missing or (drafted.is_whole and not withheld):
+        return []
+    nouns = [_NOUN[name] for name in drafted.missing if name in _NOUN]
+    options = dict.fromkeys(_OPTION[name] for name in drafted.missing if name in _OPTION)
+    lacking = "" if drafted.is_whole else "memory and time are not predicted"
+    counted = f"{len(withheld)} rules hang on it" if withheld else ""
+    effect = ", ".join(text for text in (lacking, counted) if text)
+    return [
+        Finding(
+            code="CFG201",
+            severity=Severity.INFO,
+            message=f"not stated: {', '.join(nouns)}; {effect}",
+            hint=f"give {', '.join(options)}",
+            notes=tuple(f"withheld: {code}" for code in withheld),
+        )
+    ]
+
+
+# Demands
+
+
+def _demanded(
+    reading: Reading, drafted: Drafted
+) -> tuple[list[Finding], Mapping[str, tuple[str, ...]]]:
+    """The findings of every framework's demands, and the variables that some of them lacked."""
+    known = facts(drafted)
+    findings: list[Finding] = []
+    lacking: dict[str, list[str]] = {}
+    for framework in reading.frameworks:
+        version = reading.config.version if framework is reading.config.framework else ""
+        for rule in all_demands():
+            fit = applies(rule.scope, framework, version)
+            if fit is None:
+                continue
+            knobs = Knobs(framework.name, version, reading.values, facts=known)
+            try:
+                fires = bool(rule.condition(knobs))
+            except NotStated as absent:
+                lacking.setdefault(absent.variable, []).append(rule.code)
+                continue
+            except (TypeError, ValueError, ZeroDivisionError, AttributeError, OverflowError):
+                continue  # a stated value of another kind, which the reader has complained of
+            if fires:
+                findings.append(_finding(rule, knobs, reading, framework, older=fit == OLDER))
+    return findings, {name: tuple(codes) for name, codes in lacking.items()}
+
+
+def _finding(
+    rule: Demand, knobs: Knobs, reading: Reading, framework: Framework, *, older: bool
+) -> Finding:
+    """The finding of a demand that fires; one that only older versions make is a note."""
+    looked_at = dict(knobs.looked_at)
+    message = rule.describe(knobs) if rule.describe else rule.title
+    finding = Finding(
+        code=rule.code,
+        severity=Severity.INFO if older else rule.severity,
+        message=f"{message} (refused by {rule.scope} only)" if older else message,
+        reason=rule.summary,
+        consequence=_consequence(rule, framework),
+        confidence=rule.confidence,
+        source=rule.source,
+        notes=() if rule.is_general else (f"demanded by {rule.scope}",),
+    )
+    changes = dict(rule.suggest(knobs)) if rule.suggest else {}
+    return pointed_demand(finding, reading, looked_at, changes, safe=rule.safe)
+
+
+def _consequence(rule: Demand, framework: Framework) -> str:
+    for name in (framework.name, *framework.scopes, *framework.below):
+        if name in rule.consequences:
+            return rule.consequences[name]
+    return rule.consequence

@@ -1,0 +1,204 @@
+"""Findings that point: a label at every value involved, the fix in the framework's own words.
+
+A rule speaks of variables; the reading knows which settings state them. What changes a plan is
+found by writing the job before and after in the framework's words and comparing the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.words import shown
+from meshwright.plan.words import word
+from meshwright.rules.rule import as_numpy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from meshwright.base.finding import Edit, Finding, Label
+    from meshwright.frameworks.jobs import Drafted
+    from meshwright.frameworks.reading import Reading
+    from meshwright.rules.rule import Rule
+
+_MOST_LABELS = 6
+_ALWAYS_ASKED = frozenset({"framework", "version", "environment"})
+
+
+def pointed(rule: Rule, finding: Finding, reading: Reading, drafted: Drafted) -> Finding:
+    """The finding of a general rule, placed, with its fix in the framework's words."""
+    names = (*rule.reads, *_mentioned(rule.condition), *_mentioned(rule.describe))
+    finding = _placed(finding, reading, names).replace(
+        confidence=rule.confidence, source=rule.source
+    )
+    return _with_plan_fix(finding, rule, reading, drafted)
+
+
+def pointed_demand(
+    finding: Finding,
+    reading: Reading,
+    looked_at: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    *,
+    safe: bool,
+) -> Finding:
+    """The finding of a demand, placed at what it looked at, with the edits of its fix."""
+    finding = _placed(finding, reading, (*changes, *looked_at))
+    if not changes:
+        return finding
+    hint = "; ".join(_spelled(reading, name, value) for name, value in changes.items())
+    pairs = [_own_words(reading, name, value) for name, value in changes.items()]
+    edits = () if None in pairs else _edits(reading, dict(p for p in pairs if p), safe=safe)
+    return finding.replace(hint=finding.hint or hint, edits=edits, key=next(iter(changes)))
+
+
+# Places
+
+
+def _mentioned(function: Callable[..., Any] | None) -> tuple[str, ...]:
+    """Names of attributes that a function mentions."""
+    code = getattr(function, "__code__", None)
+    return tuple(code.co_names) if code is not None else ()
+
+
+def _placed(finding: Finding, reading: Reading, names: Iterable[str]) -> Finding:
+    """The finding at the first value involved, with a label at each."""
+    labels = _labels(reading, names)
+    if not labels:
+        return finding.replace(file=_first_file(reading), line=0, column=0)
+    first = labels[0]
+    return finding.replace(labels=labels, file=first.file, line=first.line, column=first.column)
+
+
+def _first_file(reading: Reading) -> str:
+    sources = reading.config.sources
+    return sources[0].file if sources else ""
+
+
+def _labels(reading: Reading, names: Iterable[str]) -> tuple[Label, ...]:
+    """One label per setting that states one of the variables, in the order of the names."""
+    found: dict[tuple[str, int, int], Label] = {}
+    for name in dict.fromkeys(names):
+        if name in _ALWAYS_ASKED:
+            continue
+        for setting in reading.settings_of(name):
+            label = setting.label(f"{name} = {shown(reading.values[name].value)}")
+            found.setdefault((label.file, label.line, label.column), label)
+    return tuple(found.values())[:_MOST_LABELS]
+
+
+# Fixes
+
+
+def _with_plan_fix(finding: Finding, rule: Rule, reading: Reading, drafted: Drafted) -> Finding:
+    """The finding with the hint and the edits of the rule's own fix, where it has one."""
+    job = as_numpy(drafted.job)
+    offered = rule.suggest(job) if rule.suggest else {}
+    offered = {name: values for name, values in offered.items() if values}
+    if not offered:
+        return finding
+    hint = "; ".join(
+        " or ".join(_spelled(reading, name, word(name, value)) for value in values)
+        for name, values in offered.items()
+    )
+    changes = _silencing(rule, drafted, offered)
+    edits = _edits(reading, _plan_difference(reading, drafted, changes), safe=False)
+    return finding.replace(hint=hint, edits=edits)
+
+
+def _silencing(
+    rule: Rule, drafted: Drafted, offered: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Any]:
+    """The smallest change of the plan among those offered that silences the rule."""
+    singles = [{name: value} for name, values in offered.items() for value in values]
+    together = {name: values[0] for name, values in offered.items()}
+    for changes in (*singles, together):
+        job = drafted.job.with_plan(drafted.job.plan.replace(**changes))
+        try:
+            if not bool(rule.condition(as_numpy(job))):
+                return changes
+        except (TypeError, ValueError):
+            continue
+    return {}
+
+
+def _plan_difference(
+    reading: Reading, drafted: Drafted, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The framework's settings that differ when the plan changes; None removes one."""
+    express = reading.config.framework.express
+    if express is None or not changes:
+        return {}
+    try:
+        before = express(drafted.job, reading.config.version).settings
+        changed = drafted.job.with_plan(drafted.job.plan.replace(**changes))
+        after = express(changed, reading.config.version).settings
+    except MeshwrightError:
+        return {}
+    names = dict.fromkeys((*before, *after))
+    return {n: after.get(n) for n in names if before.get(n) != after.get(n)}
+
+
+def _own_words(reading: Reading, variable: str, value: Any) -> tuple[str, Any] | None:
+    """A variable's value as a pair of field name and value, None where no field sets it."""
+    fields = reading.config.framework.table.of_variable(variable, reading.config.version)
+    stated = [f for f in fields if f.name in reading.config.settings]
+    chosen = next(iter(stated or fields), None)
+    if chosen is None:
+        return None
+    if chosen.type == "off-flag" and value is not None:
+        value = not value
+    return (chosen.name, value)
+
+
+def _spelled(reading: Reading, variable: str, value: Any) -> str:
+    """One change in the framework's words: "--tensor-model-parallel-size 4"."""
+    pair = _own_words(reading, variable, value)
+    name, own = (variable, value) if pair is None else pair
+    if own is None or (own is False and name.startswith("--")):
+        return f"remove {name}"
+    if own is True and name.startswith("--"):
+        return f"add {name}"
+    text = "+".join(own) if isinstance(own, list) and all(isinstance(o, str) for o in own) else own
+    return f"{name} {text}" if name.startswith("--") else f"{name} = {_literal(text)}"
+
+
+def _literal(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _edits(reading: Reading, changes: Mapping[str, Any], *, safe: bool) -> tuple[Edit, ...]:
+    """The edits that give fields their values (None removes one); none where one cannot be made."""
+    try:
+        made = [_edit(reading, name, value) for name, value in changes.items()]
+    except MeshwrightError:
+        return ()
+    return tuple(replace(edit, safe=safe) for edit in made if edit is not None)
+
+
+def _edit(reading: Reading, name: str, value: Any) -> Edit | None:
+    """The edit that gives one field its value, None where it has it."""
+    from meshwright.frameworks.text import edit
+
+    settings = reading.config.settings
+    setting = settings.get(name)
+    is_flag = name.startswith("--") and isinstance(value, bool)
+    if value is None or (is_flag and not value):
+        return None if setting is None else edit.remove(setting)
+    if setting is None:
+        last = next(reversed(list(settings.values())), None)
+        return edit.insert(reading.config.sources[0], name, value, last)
+    return None if is_flag else edit.replace_value(setting, _text(value, setting.source.syntax))
+
+
+def _text(value: Any, syntax: str) -> str:
+    """A value as a syntax writes it."""
+    if isinstance(value, bool):
+        return str(value) if syntax == "python" else str(value).lower()
+    if isinstance(value, str) and syntax in ("json", "toml", "python"):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        joined = [_text(item, syntax) for item in value]
+        return " ".join(joined) if syntax == "shell" else f"[{', '.join(joined)}]"
+    return str(value)
