@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from meshwright.api.checking import Report
     from meshwright.api.converting import Conversion
-
     from meshwright.base.problem import Problem
     from meshwright.cost.predict import Prediction
     from meshwright.search import Options, Result
