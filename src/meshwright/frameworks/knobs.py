@@ -38,6 +38,7 @@ class Knobs:
         self._values = values
         self._facts = facts
         self.looked_at: dict[str, Any] = {}
+        self.lacking: list[str] = []
         self.framework = framework
         self.version = version
 
@@ -46,6 +47,7 @@ class Knobs:
             raise AttributeError(name)
         value = self.get(name)
         if value is None:
+            self.lacking.append(name)
             raise NotStated(name)
         return value
 
@@ -59,6 +61,7 @@ class Knobs:
             return otherwise
         value = self._facts[name] if found is None else found.value
         if value is UNKNOWN:
+            self.lacking.append(name)
             raise NotStated(name)
         self.looked_at[name] = value
         return value

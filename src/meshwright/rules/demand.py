@@ -186,6 +186,15 @@ def applies(demand_: Demand, framework: Framework, version: str = "") -> bool:
     return scope_name(demand_.scope, names) != ""
 
 
+def made_by_older(demand_: Demand, framework: Framework) -> bool:
+    """Whether only releases before the newest of a framework, or of what it runs on, demand it."""
+    names = (*framework.scopes, *framework.below)
+    items = (_ITEM.fullmatch(item.strip()) for item in demand_.scope.split(";"))
+    return not applies(demand_, framework) and any(
+        found is not None and found[1] in names and "<" in found[2] for found in items
+    )
+
+
 def scope_name(scope: str, versions: Mapping[str, str]) -> str:
     """The first name of a scope that holds under versions by name ("" = unknown), "" if none."""
     for item in scope.split(";"):

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft
-from meshwright.frameworks.knobs import Knobs, NotStated
-from meshwright.rules.demand import all_demands
+from meshwright.frameworks.knobs import Knobs
+from meshwright.rules.demand import all_demands, applies, made_by_older, message, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, check
-from meshwright.rules.scope import OLDER, applies
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,19 +150,16 @@ def _demanded(
     for framework in reading.frameworks:
         version = reading.config.version if framework is reading.config.framework else ""
         for rule in all_demands():
-            fit = applies(rule.scope, framework, version)
-            if fit is None:
+            older = not version and made_by_older(rule, framework)
+            if not older and not applies(rule, framework, version):
                 continue
             knobs = Knobs(framework.name, version, reading.values, facts=known)
-            try:
-                fires = bool(rule.condition(knobs))
-            except NotStated as absent:
-                lacking.setdefault(absent.variable, []).append(rule.code)
-                continue
-            except (TypeError, ValueError, ZeroDivisionError, AttributeError, OverflowError):
-                continue  # a stated value of another kind, which the reader has complained of
-            if fires:
-                findings.append(_finding(rule, knobs, reading, framework, older=fit == OLDER))
+            fires = verdict(rule, knobs)
+            if fires is None:
+                for name in knobs.lacking:
+                    lacking.setdefault(name, []).append(rule.code)
+            elif fires:
+                findings.append(_finding(rule, knobs, reading, framework, older=older))
     return findings, {name: tuple(codes) for name, codes in lacking.items()}
 
 
@@ -172,16 +168,16 @@ def _finding(
 ) -> Finding:
     """The finding of a demand that fires; one that only older versions make is a note."""
     looked_at = dict(knobs.looked_at)
-    message = rule.describe(knobs) if rule.describe else rule.title
+    says = message(rule, knobs)
     finding = Finding(
         code=rule.code,
         severity=Severity.INFO if older else rule.severity,
-        message=f"{message} (refused by {rule.scope} only)" if older else message,
+        message=f"{says} (only {rule.scope} minds)" if older else says,
         reason=rule.summary,
         consequence=_consequence(rule, framework),
         confidence=rule.confidence,
         source=rule.source,
-        notes=() if rule.is_general else (f"demanded by {rule.scope}",),
+        notes=(f"demanded by {rule.scope}",),
     )
     changes = dict(rule.suggest(knobs)) if rule.suggest else {}
     return pointed_demand(finding, reading, looked_at, changes, safe=rule.safe)
