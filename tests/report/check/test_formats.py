@@ -51,7 +51,7 @@ info[CFG202]: 18% slower than tp 4 pp 2
 
 train.sh: megatron-lm, 64 GPUs: tp 8 x pp 1 x dp 8
 Found 1 error, 1 warning, 1 note in 2 files (1 fixable with --fix, 1 more with --fix --unsafe-fixes)
-1 file read that is no configuration
+2 other files of no known framework
 1 file could not be read
 next: meshwright explain MOD102
 """
@@ -69,7 +69,8 @@ def test_concise(report, texts):
 def test_json(report, texts):
     record = json.loads(render(report, texts, form="json"))
     assert record["version"] == 1
-    assert [f["error"] != "" for f in record["files"]] == [False, False, False, True]
+    assert [f["error"] != "" for f in record["files"]] == [False, False, True]
+    assert record["skipped"] == ["notes.yaml", "package.json"]
     first, second, _ = record["findings"]
     assert first["labels"][1] == {
         "text": "2 KV heads there",

@@ -29,11 +29,13 @@ def record(report: Report) -> dict[str, Any]:
                 "framework": checked.framework,
                 "framework_version": checked.version,
                 "summary": checked.summary,
+                "figures": dict(checked.figures),
                 "error": checked.error,
             }
             for checked in report.files
         ],
         "findings": [finding_record(f) | {"fixable": is_fixable(f)} for f in findings],
         "statistics": statistics(findings, unsafe=report.unsafe),
+        "skipped": list(report.skipped),
         "fixed": report.fixed,
     }

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Severity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.base.finding import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One file, or one configuration that starts in it.
+    """One configuration and what the rules have against it.
 
-    `framework` is "" where none recognizes the file. `summary` says in one line what the
-    configuration amounts to; `error` why the file could not be read ("" when it could).
+    `file` is where it starts, `sources` are the texts that findings point into, by file. `summary`
+    says in one line what the configuration amounts to, `figures` are numbers that follow from it,
+    units in their names. `error` says why it could not be read ("" if it could); `findings` then
+    say where.
     """
 
     file: str
@@ -24,12 +28,9 @@ class Checked:
     version: str = ""
     findings: tuple[Finding, ...] = ()
     summary: str = ""
+    figures: Mapping[str, float | int | str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
-
-    @property
-    def is_config(self) -> bool:
-        """Whether the file was read and some framework's."""
-        return bool(self.framework) and not self.error
 
     def replace(self, **changes: Any) -> Checked:
         """A copy with some fields changed."""
@@ -38,25 +39,32 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All files of one check, in the order given.
+    """All configurations of one check, in the order given.
 
-    `fixed` counts the findings that were mended, and are no longer among those of `files`.
-    `unsafe` tells that fixes which may change the plan count as fixable.
+    `skipped` are files of a folder that are no configurations. `fixed` counts the findings that
+    were mended, and are no longer among those of `files`. `unsafe` tells that fixes which may
+    change the plan count as fixable.
     """
 
     files: tuple[Checked, ...]
+    skipped: tuple[str, ...] = ()
     fixed: int = 0
     unsafe: bool = False
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Every finding, file by file."""
+        """The findings of all files, in their order."""
         return tuple(finding for checked in self.files for finding in checked.findings)
 
     @property
     def unreadable(self) -> tuple[Checked, ...]:
         """Files that could not be read."""
         return tuple(checked for checked in self.files if checked.error)
+
+    @property
+    def sources(self) -> dict[str, str]:
+        """The texts that findings point into, by file."""
+        return {file: text for checked in self.files for file, text in checked.sources.items()}
 
     def replace(self, **changes: Any) -> Report:
         """A copy with some fields changed."""

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 def tally_lines(report: Report) -> list[str]:
     """ "Found 2 errors, 1 warning in 3 files (1 fixable with --fix)", and what was left out."""
     lines = [_found(report)]
-    others = sum(not (c.is_config or c.error) for c in report.files)
-    if others:
-        lines.append(f"{_number(others, 'file')} read that {_is(others)} no configuration")
+    if report.skipped:
+        lines.append(f"{_number(len(report.skipped), 'other file')} of no known framework")
     if report.unreadable:
         lines.append(f"{_number(len(report.unreadable), 'file')} could not be read")
     return lines
@@ -28,7 +27,7 @@ def tally_lines(report: Report) -> list[str]:
 
 def _found(report: Report) -> str:
     findings = report.findings
-    where = f" in {_number(sum(c.is_config for c in report.files), 'file')}"
+    where = f" in {_number(sum(not c.error for c in report.files), 'file')}"
     words = counted(findings)
     if report.fixed:
         rest = f"; {words} left" if words else "; nothing is left"
@@ -88,7 +87,3 @@ def title_of(code: str) -> str:
 
 def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
