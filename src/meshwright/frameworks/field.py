@@ -53,8 +53,8 @@ class Field:
         )
 
     def read(self, value: Any) -> tuple[Any, str]:
-        """The typed value, and why it is none ("" if it is)."""
-        if value is UNKNOWN or value is None:
+        """The typed value, and why it is none ("" if it is); a word of the choices is its own."""
+        if value is UNKNOWN or value is None or (isinstance(value, str) and value in self.choices):
             return value, ""
         try:
             return _typed(self.type, value), ""
