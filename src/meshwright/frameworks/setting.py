@@ -109,10 +109,10 @@ class Parsed:
     """One source as its syntax yields it, before any table is asked.
 
     `settings` are in order of the text, with repeats. `launch` holds what a launcher line, a job
-    header or a remark says of the machine: num_gpus, num_nodes, gpus_per_node, and `environment`, a
-    mapping of variables. `programs` are the words that tell frameworks apart ("pretrain_gpt.py",
-    "accelerate launch", "megatron sft"). `references` name other configuration files. `remarked` are
-    settings that stand in comments, as "# trainer: learning_rate=5e-5".
+    header or a remark says of the machine: num_gpus, num_nodes, gpus_per_node, and `environment`,
+    a mapping of variables. `programs` are the words that tell frameworks apart ("pretrain_gpt.py",
+    "accelerate launch", "megatron sft"). `references` name other configuration files. `remarked`
+    are settings that stand in comments, as "# trainer: learning_rate=5e-5".
     """
 
     source: Source

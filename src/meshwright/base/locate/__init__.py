@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
-from meshwright.base.locate.document import Document, Key, Lines, Place
+from meshwright.base.locate.document import Document, Key, Lines, Place, Stretch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Document", "Key", "Lines", "Place", "parse", "read", "read_text"]
+__all__ = ["Document", "Key", "Lines", "Place", "Stretch", "parse", "read", "read_text"]
 
 LARGEST_FILE_BYTES = 2 * 2**20  # ten times the largest configuration seen
 _SAVE_AS_UTF8 = "save it as UTF-8, as with iconv -t UTF-8"

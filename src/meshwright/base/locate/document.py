@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meshwright.base.problem import Problem
 
 Key = tuple[str | int, ...]
+Stretch = tuple[int, int]  # offsets into a text: the first character, and that behind the last
 DEEPEST = 64  # levels of nesting that a configuration may have
 
 
@@ -47,12 +48,16 @@ class Lines:
 class Document:
     """The plain values of a file (`data`), with the place of each key path that occurs in it.
 
-    A mapping's entry is placed at its key, a list's entry at the value.
+    A mapping's entry is placed at its key, a list's entry at the value. `spans` holds the stretch
+    of the value of each key path, quotes and brackets included, and `key_spans` that of the key of
+    a mapping's entry. A value that an alias or merge key brings in is where its anchor stands.
     """
 
     data: Any
     file: str = ""
     places: Mapping[Key, Place] = field(default_factory=dict)
+    spans: Mapping[Key, Stretch] = field(default_factory=dict)
+    key_spans: Mapping[Key, Stretch] = field(default_factory=dict)
 
     def place(self, key: Key) -> Place | None:
         """Where `key` stands, or else the nearest enclosing key that has a place."""

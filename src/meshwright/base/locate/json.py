@@ -1,4 +1,8 @@
-"""JSON with places. Stricter than the standard library: no NaN, no Infinity, no key twice."""
+"""JSON with places. Stricter than the standard library: no NaN, no Infinity, no key twice.
+
+The lenient dialect is that of configuration files people write by hand, which hjson and json5
+readers accept: comments as `# ...`, `// ...` and `/* ... */`, and a comma before a bracket.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +11,40 @@ import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, malformed
+from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, Stretch, malformed
 
 if TYPE_CHECKING:
     from meshwright.base.errors import InvalidInput
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE_OR_COMMENT = re.compile(r"(?:[ \t\n\r]+|#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _WORD = re.compile(r"[-+]?[A-Za-z_]\w*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MOST_DIGITS = 400
 
 
-def parse_json(text: str, file: str = "") -> Document:
-    """The document in a JSON text; InvalidInput with line and column when it is not JSON."""
-    return _Scanner(text, file).document()
+def parse_json(text: str, file: str = "", *, lenient: bool = False) -> Document:
+    """The document in a JSON text; InvalidInput with line and column when it is not JSON.
+
+    `lenient` accepts comments and trailing commas.
+    """
+    return _Scanner(text, file, lenient=lenient).document()
 
 
 class _Scanner:
     """A recursive descent over one text; `at` is the offset of the next character."""
 
-    def __init__(self, text: str, file: str) -> None:
+    def __init__(self, text: str, file: str, *, lenient: bool) -> None:
         self.text = text
         self.file = file
+        self.lenient = lenient
+        self.space = _SPACE_OR_COMMENT if lenient else _SPACE
         self.at = 0
         self.lines = Lines(text)
         self.places: dict[Key, Place] = {}
+        self.spans: dict[Key, Stretch] = {}
+        self.key_spans: dict[Key, Stretch] = {}
 
     def document(self) -> Document:
         self.places[()] = Place(1, 1)
@@ -40,13 +52,26 @@ class _Scanner:
         self.skip_space()
         if self.at < len(self.text):
             raise self.refuse("there is more text after the end of the value")
-        return Document(data=data, file=self.file, places=self.places)
+        return Document(
+            data=data,
+            file=self.file,
+            places=self.places,
+            spans=self.spans,
+            key_spans=self.key_spans,
+        )
 
     def value(self, key: Key) -> Any:
         self.skip_space()
         if len(key) > DEEPEST:
             raise self.refuse(f"nested deeper than {DEEPEST} levels")
-        self.places.setdefault(key, self.lines.place(self.at))
+        start = self.at
+        self.places.setdefault(key, self.lines.place(start))
+        found = self.unplaced(key)
+        self.spans[key] = (start, self.at)
+        return found
+
+    def unplaced(self, key: Key) -> Any:
+        """The value that starts here."""
         char = self.peek()
         if char == "{":
             return self.object(key)
@@ -69,6 +94,7 @@ class _Scanner:
                     f"key {name!r} stands twice", at=start, hint="keep one of the two"
                 )
             self.places[(*key, name)] = self.lines.place(start)
+            self.key_spans[(*key, name)] = (start, self.at)
             self.skip_space()
             if self.peek() != ":":
                 raise self.refuse("expected ':' after the key")
@@ -95,9 +121,12 @@ class _Scanner:
             raise self.refuse(f"expected ',' or '{bracket}'")
         self.at += 1
         self.skip_space()
-        if self.peek() == bracket:
+        if self.peek() != bracket:
+            return False
+        if not self.lenient:
             raise self.refuse(f"a comma before '{bracket}'", hint="remove the comma")
-        return False
+        self.at += 1
+        return True
 
     def string(self) -> str:
         try:
@@ -137,7 +166,7 @@ class _Scanner:
         )
 
     def skip_space(self) -> None:
-        match = _SPACE.match(self.text, self.at)
+        match = self.space.match(self.text, self.at)
         self.at = match.end() if match else self.at
 
     def peek(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 
-from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, malformed
+from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, Stretch, malformed
 
 _AT = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
 _BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
@@ -23,7 +23,6 @@ _LITERALS = (
 
 def parse_toml(text: str, file: str = "") -> Document:
     """The document in a TOML text; InvalidInput with line and column when it is not TOML."""
-    text = text.replace("\r\n", "\n")
     if long_key := _LONG_KEY.search(text):  # tomllib takes quadratic time over these
         place = Lines(text).place(long_key.start())
         raise malformed(file, f"a key nested deeper than {DEEPEST} levels", place=place)
@@ -35,7 +34,15 @@ def parse_toml(text: str, file: str = "") -> Document:
         raise malformed(file, f"nested deeper than {DEEPEST} levels") from None
     except ValueError as error:
         raise malformed(file, f"not valid TOML: {error}") from None
-    return Document(data=data, file=file, places=_Scanner(text, file).places())
+    scanner = _Scanner(text, file)
+    scanner.scan()
+    return Document(
+        data=data,
+        file=file,
+        places=scanner.found,
+        spans=scanner.spans,
+        key_spans=scanner.key_spans,
+    )
 
 
 def _not_toml(error: tomllib.TOMLDecodeError, text: str, file: str) -> Exception:
@@ -55,11 +62,15 @@ class _Scanner:
         self.text = text
         self.file = file
         self.at = 0
+        self.end_of_key = 0
         self.lines = Lines(text)
         self.found: dict[Key, Place] = {(): Place(1, 1)}
+        self.spans: dict[Key, Stretch] = {(): (0, len(text))}
+        self.key_spans: dict[Key, Stretch] = {}
         self.last: dict[Key, int] = {}  # arrays of tables: index of their newest entry
 
-    def places(self) -> dict[Key, Place]:
+    def scan(self) -> None:
+        """Fills `found`, `spans` and `key_spans`; a table's span is that of its header."""
         table: Key = ()
         self.skip_blank()
         while self.at < len(self.text):
@@ -68,7 +79,6 @@ class _Scanner:
             else:
                 self.assignment(table)
             self.skip_blank()
-        return self.found
 
     def header(self) -> Key:
         """Reads `[a.b]` or `[[a.b]]` and returns the key path it opens."""
@@ -82,6 +92,7 @@ class _Scanner:
             self.note(key, start)
             key = (*key, self.last[key])
         self.note(key, start)
+        self.spans.setdefault(key, (start, self.at))
         return key
 
     def resolve(self, parts: Key, *, last: bool) -> Key:
@@ -99,6 +110,7 @@ class _Scanner:
         for part in self.dotted_key():
             key = (*key, part)
             self.note(key, start)
+        self.key_spans[key] = (start, self.end_of_key)
         self.at = self.text.index("=", self.at) + 1
         self.value(key)
 
@@ -107,6 +119,7 @@ class _Scanner:
         while True:
             self.skip_blank()
             parts.append(self.key_part())
+            self.end_of_key = self.at
             self.skip_blank()
             if not self.text.startswith(".", self.at):
                 return tuple(parts)
@@ -125,7 +138,13 @@ class _Scanner:
         if len(key) > DEEPEST:
             place = self.lines.place(self.at)
             raise malformed(self.file, f"nested deeper than {DEEPEST} levels", place=place)
-        self.note(key, self.at)
+        start = self.at
+        self.note(key, start)
+        self.step_over(key)
+        self.spans[key] = (start, self.at)
+
+    def step_over(self, key: Key) -> None:
+        """Moves behind the value that starts here."""
         char = self.text[self.at]
         if char == "[":
             self.array(key)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from meshwright.base.locate.document import DEEPEST, Document, Key, Place, malformed
+from meshwright.base.locate.document import DEEPEST, Document, Key, Place, Stretch, malformed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.base.errors import InvalidInput
+
+_Result = TypeVar("_Result")
 
 _MOST_NODES = 200_000  # aliases may multiply a small text into a huge tree
 _MERGE = "tag:yaml.org,2002:merge"
@@ -19,8 +23,18 @@ _PLAIN = "tag:yaml.org,2002:"
 
 def parse_yaml(text: str, file: str = "") -> Document:
     """The one document in a YAML text; InvalidInput with line and column when malformed."""
+    return _mended(text, file, lambda composer: composer.document())
+
+
+def parse_first_yaml(text: str, file: str = "") -> tuple[Document, int]:
+    """The first document that is a mapping, or else the first; and how many others there are."""
+    return _mended(text, file, lambda composer: composer.first_mapping())
+
+
+def _mended(text: str, file: str, read: Callable[[_Composer], _Result]) -> _Result:
+    """What `read` yields; every failure of the YAML reader as InvalidInput."""
     try:
-        return _Composer(text, file).document()
+        return read(_Composer(text, file))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else None
@@ -39,19 +53,40 @@ class _Composer:
     def __init__(self, text: str, file: str) -> None:
         self.loader = yaml.SafeLoader(text)
         self.file = file
+        self.text = text
         self.places: dict[Key, Place] = {(): Place(1, 1)}
+        self.spans: dict[Key, Stretch] = {}
+        self.key_spans: dict[Key, Stretch] = {}
         self.count = 0
 
     def document(self) -> Document:
-        node = self.loader.get_single_node()
+        return self.located(self.loader.get_single_node())
+
+    def first_mapping(self) -> tuple[Document, int]:
+        nodes: list[yaml.Node] = []
+        while self.loader.check_node():
+            if (node := self.loader.get_node()) is not None:
+                nodes.append(node)
+        mappings = [node for node in nodes if isinstance(node, yaml.MappingNode)]
+        chosen = next(iter(mappings or nodes), None)
+        return self.located(chosen), max(len(nodes) - 1, 0)
+
+    def located(self, node: yaml.Node | None) -> Document:
         data = {} if node is None else self.value(node, ())
-        return Document(data=data, file=self.file, places=self.places)
+        return Document(
+            data=data,
+            file=self.file,
+            places=self.places,
+            spans=self.spans,
+            key_spans=self.key_spans,
+        )
 
     def value(self, node: yaml.Node, key: Key) -> Any:
         self.count += 1
         if self.count > _MOST_NODES or len(key) > DEEPEST:
             raise self.refuse(node, "too large or too deep once its aliases are followed")
         self.places.setdefault(key, _place(node))
+        self.spans[key] = self.stretch(node)
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, key)
         if isinstance(node, yaml.SequenceNode):
@@ -69,6 +104,7 @@ class _Composer:
             if name in own:
                 raise self.refuse(name_node, f"key {name!r} stands twice")
             self.places[(*key, name)] = _place(name_node)
+            self.key_spans[(*key, name)] = self.stretch(name_node)
             own[name] = self.value(value_node, (*key, name))
         return merged | own
 
@@ -95,6 +131,13 @@ class _Composer:
         if isinstance(value, float) and not math.isfinite(value):
             raise self.refuse(node, f"{node.value} is not a number that can be used")
         return value
+
+    def stretch(self, node: yaml.Node) -> Stretch:
+        """Where a node stands, without the blanks that end a block."""
+        start, end = node.start_mark.index, node.end_mark.index
+        while end > start and self.text[end - 1 : end].isspace():
+            end -= 1
+        return (start, end)
 
     def refuse(self, node: yaml.Node, reason: str) -> InvalidInput:
         return malformed(self.file, f"not valid YAML: {reason}", place=_place(node))

@@ -1,0 +1,1 @@
+"""Shell scripts read, not run: words, commands, variables, argument lists, launchers."""
