@@ -26,10 +26,10 @@ from meshwright.plan.words import FIELDS, INTERLEAVED, LARGEST, plan_problems, r
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from meshwright.api.checking import Report
     from meshwright.api.converting import Conversion
     from meshwright.base.problem import Problem
     from meshwright.cost.predict import Prediction
+    from meshwright.report.check.report import Report
     from meshwright.search import Options, Result
 
 _MESH = frozenset({"tp", "pp", "cp", "dp"})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.setting import Value
+from meshwright.report.check.report import Checked, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,37 +20,6 @@ if TYPE_CHECKING:
     from meshwright.rules.lint import Linted
 
 GIB = 2**30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """One configuration and what the rules have against it.
-
-    `error` says why it could not be read ("" if it could). `figures` are numbers that follow from
-    it, units in their names. `sources` are the texts that findings point into, by file.
-    """
-
-    file: str
-    framework: str = ""
-    version: str = ""
-    findings: tuple[Finding, ...] = ()
-    summary: str = ""
-    figures: Mapping[str, float | int | str] = field(default_factory=dict)
-    sources: Mapping[str, str] = field(default_factory=dict)
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything that one call of `check_files` found; `skipped` are no configurations."""
-
-    files: tuple[Checked, ...]
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of all files, in their order."""
-        return tuple(finding for checked in self.files for finding in checked.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

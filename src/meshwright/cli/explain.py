@@ -38,20 +38,36 @@ def explain(what: str, term: str, depth: int, as_json: bool) -> None:
 
 
 def _rule(code: str, *, as_json: bool) -> None:
-    from meshwright.report.catalogues import entry_page, entry_record, rule_record
-    from meshwright.report.rules import rule_page
-    from meshwright.rules.catalogue import catalogue
-    from meshwright.rules.rule import all_rules, find_rule
+    from meshwright.report.catalogues import rule_record
+    from meshwright.report.rules import constraints_of, rule_page
 
-    rule = find_rule(code)
-    entry = next((e for e in catalogue() if e.code == code.upper()), None)
-    if rule is not None:
-        record, page = rule_record(rule), rule_page(rule)
-    elif entry is not None:
-        record, page = entry_record(entry), entry_page(entry)
+    found = constraints_of(code)
+    if not found:
+        _entry(code, as_json=as_json)
+    elif as_json:
+        records = [rule_record(rule) for rule in found]
+        output.json(records[0] | ({"others": records[1:]} if records[1:] else {}))
     else:
-        known = [*(r.code for r in all_rules()), *(e.code for e in catalogue())]
-        raise UnknownName("rule", code, suggestions=nearest(code, known))
+        output.page([line for rule in found for line in (*rule_page(rule), "")][:-1])
+
+
+def _entry(code: str, *, as_json: bool) -> None:
+    """A code that no rule bears: one that is not checked, or a complaint about a file."""
+    from meshwright.frameworks.complaints import CODES
+    from meshwright.report.catalogues import entry_page, entry_record
+    from meshwright.report.rules import all_constraints
+    from meshwright.rules.catalogue import catalogue
+
+    wanted = code.upper()
+    entry = next((e for e in catalogue() if e.code == wanted), None)
+    if entry is not None:
+        record, page = entry_record(entry), entry_page(entry)
+    elif wanted in CODES:
+        record = {"code": wanted, "title": CODES[wanted], "status": "checked"}
+        page = [f"{wanted}: {CODES[wanted]}", "about a file itself, whatever the framework"]
+    else:
+        known = [*(r.code for r in all_constraints()), *(e.code for e in catalogue()), *CODES]
+        raise UnknownName("rule", code, suggestions=nearest(code, dict.fromkeys(known)))
     if as_json:
         output.json(record)
     else:

@@ -21,9 +21,12 @@ from meshwright.base.finding import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 _COMPLETE = "_MESHWRIGHT_COMPLETE"  # the variable by which click's completion scripts ask
 COMMANDS = {  # name: where it is defined, and its line in the help, which needs no import
     "plan": ("meshwright.cli.plan", "Find the best parallel strategy for a model on a cluster."),
+    "check": ("meshwright.cli.check", "What is wrong with anyone's training configuration."),
+    "convert": ("meshwright.cli.convert", "Write a configuration in another framework's words."),
     "predict": ("meshwright.cli.predict", "Memory and time of one given plan."),
     "explain": ("meshwright.cli.explain", "Why a figure is what it is, or what a rule demands."),
-    "show": ("meshwright.cli.show", "List known models, GPUs, networks, rules, schedules, stacks."),
+    "rules": ("meshwright.cli.rules", "List every rule, and what only a framework demands."),
+    "show": ("meshwright.cli.show", "List known models, GPUs, frameworks, names of knobs, ..."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
 }

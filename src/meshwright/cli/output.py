@@ -56,6 +56,8 @@ def write_file(path: str, text: str) -> None:
             target.write_text(text, encoding="utf-8")
             return
         part.write_text(text, encoding="utf-8")
+        if target.exists():  # a script stays executable
+            part.chmod(target.stat().st_mode)
         part.replace(target)
     except OSError as error:
         raise _unwritable(path, error.strerror or str(error)) from None

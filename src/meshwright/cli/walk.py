@@ -14,22 +14,8 @@ ENDINGS = frozenset(
 )
 LARGEST_BYTES = 2**19  # of a file that is looked into unasked; vocabularies are larger
 FOREIGN = frozenset(
-    [
-        "node_modules",
-        "site-packages",
-        "third_party",
-        "third-party",
-        "vendor",
-        "venv",
-        "env",
-        "__pycache__",
-        "build",
-        "dist",
-        "wandb",
-        "outputs",
-        "checkpoints",
-    ]
-)
+    ("node_modules", "site-packages", "third_party", "third-party", "vendor", "venv", "env")
+).union(("__pycache__", "build", "dist", "wandb", "outputs", "checkpoints"))
 
 
 def candidates(folder: str | Path) -> Iterator[str]:

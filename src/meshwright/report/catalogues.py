@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from meshwright.rules.catalogue import Entry
-    from meshwright.rules.rule import Rule
+    from meshwright.rules.constraint import Constraint
 
 Record = dict[str, Any]
 
@@ -60,6 +60,22 @@ _RULE_COLUMNS = (
     Column(key="severity", title="severity"),
     Column(key="section", title="section"),
     Column(key="title", title="title"),
+    Column(key="scope", title="holds for", optional=True),
+)
+_FRAMEWORK_COLUMNS = (
+    Column(key="name", title="name"),
+    Column(key="title", title="framework"),
+    Column(key="syntaxes", title="read from"),
+    Column(key="written", title="written as"),
+    Column(key="fields", title="fields", align="right"),
+    Column(key="newest", title="newest version known"),
+    Column(key="aliases", title="also"),
+)
+_NAME_COLUMNS = (
+    Column(key="variable", title="name"),
+    Column(key="framework", title="framework"),
+    Column(key="spelled", title="spelled"),
+    Column(key="meaning", title="meaning", optional=True),
 )
 
 
@@ -138,14 +154,52 @@ def stack_records() -> list[Record]:
 
 
 def rule_records() -> list[Record]:
-    """One mapping a constraint: the rules that are checked, and what only a framework demands."""
+    """One mapping a constraint: general rules, demands of frameworks, and what is not checked."""
+    from meshwright.report.rules import all_constraints
     from meshwright.rules.catalogue import catalogue
-    from meshwright.rules.rule import all_rules
 
-    rules = [rule_record(rule) for rule in all_rules()]
+    rules = [rule_record(rule) for rule in all_constraints()]
     known = {record["code"] for record in rules}
     rest = [entry_record(entry) for entry in catalogue() if entry.code not in known]
     return sorted(rules + rest, key=lambda record: str(record["code"]))
+
+
+def framework_records() -> list[Record]:
+    """One mapping a framework whose configurations are read."""
+    from meshwright.frameworks.framework import all_frameworks
+
+    return [
+        {
+            "name": item.name,
+            "title": item.title,
+            "syntaxes": list(item.syntaxes),
+            "fields": len(item.table.fields),
+            "newest": item.newest,
+            "written": item.file_name if item.express else "",
+            "aliases": list(item.aliases),
+        }
+        for item in all_frameworks()
+    ]
+
+
+def name_records() -> list[Record]:
+    """One mapping a knob: its shared name, its meaning, and its spellings by framework."""
+    from meshwright.frameworks.names import dictionary
+
+    return [
+        {
+            "variable": entry.variable,
+            "meaning": entry.meaning,
+            "spellings": {name: list(found) for name, found in entry.spellings.items()},
+        }
+        for entry in dictionary()
+    ]
+
+
+def holds(word: str, *texts: object) -> bool:
+    """Whether a word occurs in one of the texts, "-" and "_" being the same."""
+    wanted = word.lower().replace("-", "_")
+    return any(wanted in str(text).lower().replace("-", "_") for text in texts)
 
 
 def entry_record(entry: Entry) -> Record:
@@ -171,8 +225,8 @@ def entry_page(entry: Entry) -> list[str]:
     return [*page, "", f"next: meshwright explain {entry.rule}"] if entry.rule else page
 
 
-def rule_record(rule: Rule) -> Record:
-    """A rule for JSON."""
+def rule_record(rule: Constraint) -> Record:
+    """A rule, or what a framework demands, for JSON."""
     return {
         "code": rule.code,
         "title": rule.title,
@@ -182,6 +236,7 @@ def rule_record(rule: Rule) -> Record:
         "scope": rule.scope,
         "confidence": rule.confidence,
         "source": rule.source,
+        "consequence": getattr(rule, "consequence", ""),
         "doc": rule.doc,
     }
 
@@ -225,8 +280,32 @@ def stack_table(records: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def rule_table(records: Sequence[Mapping[str, Any]]) -> Table:
-    """Rules with code, severity, section and title."""
-    return table_of(_RULE_COLUMNS, records)
+    """Rules with code, severity, section, title and what they hold for."""
+    scopes = [
+        r["scope"] if r["status"] == "checked" and r["scope"] != "all" else "" for r in records
+    ]
+    rows = [{**r, "scope": scope} for r, scope in zip(records, scopes, strict=True)]
+    return table_of(_RULE_COLUMNS, rows)
+
+
+def framework_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Frameworks with what they are read from and written as."""
+    rows = [
+        {**r, "syntaxes": ", ".join(r["syntaxes"]), "aliases": ", ".join(r["aliases"])}
+        for r in records
+    ]
+    return table_of(_FRAMEWORK_COLUMNS, rows)
+
+
+def name_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Knobs with a line for each framework that has them."""
+    rows: list[Record] = []
+    for record in records:
+        head = {"variable": record["variable"], "meaning": record["meaning"]}
+        for framework, spelled in record["spellings"].items() or [("", [])]:
+            rows.append({**head, "framework": framework, "spelled": ", ".join(spelled)})
+            head = {}
+    return table_of(_NAME_COLUMNS, rows)
 
 
 def _rounded(record: Mapping[str, Any]) -> Record:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from textwrap import indent
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from meshwright.rules.constraint import Constraint
 
@@ -68,6 +70,35 @@ def rule_page(rule: Constraint) -> list[str]:
         *consequence_lines(rule),
         f"Source: {rule.source}",
     ]
+
+
+def rules_markdown(rules: Sequence[Constraint]) -> str:
+    """Rules by section, each with what goes wrong, why, and its source."""
+    text: list[str] = []
+    for section in sorted({rule.section for rule in rules}):
+        text += ["", f"## {section} {SECTIONS.get(section, '')}".rstrip()]
+        text += [_markdown(rule) for rule in rules if rule.section == section]
+    return "\n".join(text).lstrip("\n")
+
+
+def _markdown(rule: Constraint) -> str:
+    words, examples = _before_examples(rule.doc)
+    body = f"{words}{indent(examples, '    ')}".rstrip()
+    return "\n".join(
+        [
+            f"\n### {rule.code}: {rule.title}",
+            f"\n*{rule.severity.label}, {evidence_words(rule)}*\n",
+            *([body, ""] if body else []),
+            *consequence_lines(rule),
+            f"Source: {rule.source}",
+        ]
+    )
+
+
+def _before_examples(doc: str) -> tuple[str, str]:
+    """What a rule says, and the examples that end it."""
+    first = re.search(r"^(Fails|Passes):", doc, re.MULTILINE)
+    return (doc[: first.start()], doc[first.start() :]) if first else (doc, "")
 
 
 def consequence_lines(rule: Constraint) -> list[str]:

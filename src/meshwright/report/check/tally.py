@@ -6,10 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Severity
+from meshwright.base.table import Column, Table, table_of
 from meshwright.report.check.report import is_fixable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.base.finding import Finding
     from meshwright.report.check.report import Report
@@ -87,3 +88,15 @@ def title_of(code: str) -> str:
 
 def _number(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def statistics_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """`statistics` as a table; [*] marks codes of which some findings are fixable."""
+    columns = (
+        Column(key="count", title="count", align="right"),
+        Column(key="code", title="code"),
+        Column(key="severity", title="severity"),
+        Column(key="mark", title=""),
+        Column(key="title", title="title"),
+    )
+    return table_of(columns, [{**row, "mark": "[*]" if row["fixable"] else ""} for row in rows])
