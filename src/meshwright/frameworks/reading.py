@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
     from meshwright.model.architecture import Model
 
+_LONGEST_NUMBER = 12  # digits of a number in an environment variable
+_LIBRARIES = ("CUDA_", "NCCL_", "NVTE_", "PYTORCH_", "TORCH_")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
@@ -106,7 +109,32 @@ def table_values(config: Config) -> dict[str, Value]:
             values[item.variable] = Value(value=value, settings=(setting,))
         elif item.default is not None and item.exists_in(config.version):
             values.setdefault(item.variable, Value(value=item.default, default=True))
-    return {**config.launch, **values, **_of_parts(config, values)}
+    return {
+        **environment_values(config.launch),
+        **config.launch,
+        **values,
+        **_of_parts(config, values),
+    }
+
+
+def environment_values(launch: Mapping[str, Value]) -> dict[str, Value]:
+    """What the launch's environment tells libraries, under the variables' names in lower case.
+
+    Whole numbers are numbers: CUDA_DEVICE_MAX_CONNECTIONS=1 is `cuda_device_max_connections` 1. A
+    script's own variables (TP=2) are none of a library's.
+    """
+    stated = launch.get("environment")
+    if stated is None or not isinstance(stated.value, dict):
+        return {}
+    found: dict[str, Value] = {}
+    for name, value in stated.value.items():
+        if not str(name).startswith(_LIBRARIES):
+            continue
+        settings = tuple(s for s in stated.settings if s.name == name)
+        text = value.strip() if isinstance(value, str) else value
+        number = isinstance(text, str) and text.isdecimal() and len(text) <= _LONGEST_NUMBER
+        found[name.lower()] = Value(value=int(text) if number else text, settings=settings)
+    return found
 
 
 def _of_parts(config: Config, values: Mapping[str, Value]) -> dict[str, Value]:
