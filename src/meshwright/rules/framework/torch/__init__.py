@@ -1,0 +1,1 @@
+"""What PyTorch demands: its pipeline schedules, fully_shard, context parallelism and loaders."""
