@@ -61,7 +61,7 @@ def test_nothing_is_said_of_replicas_without_gpus() -> None:
     found = _figures(tp=2, pp=2, micro_batch_size=1)
     assert "dp" not in found
     assert "num_gpus" not in found
-    assert "step_s" not in found
+    assert "step_time_s" not in found
     assert found["least_gpus"] == 4
 
 
@@ -126,7 +126,7 @@ def test_costs_need_model_gpus_and_a_length() -> None:
     assert found["checkpoint_bytes"] == pytest.approx(14 * 8.03e9, rel=0.01)
     assert found["memory.peak_bytes"] > found["memory.load_bytes"] > 0
     assert found["fits"] in ("yes", "tight")
-    assert 0 < found["step_s"] < 60
+    assert 0 < found["step_time_s"] < 60
     shares = sum(v for n, v in found.items() if n.startswith("share."))
     assert 0.9 < shares <= 1.0001
     without = _figures("H100:8", "llama-3-8b", zero_stage=1)

@@ -16,7 +16,7 @@ from meshwright.model.count import parameters
 from meshwright.plan.job import num_microbatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from meshwright.cost.memory.moments import Moments
     from meshwright.cost.predict import Prediction
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Figure = float | int | str
 FACTORS = (1, 2, 4, 8, 16)  # times as many GPUs, tried for one that fits
 LEAST_SHARE = 0.01
+GIB = 2**30
 
 
 def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | None]:
@@ -52,7 +53,7 @@ def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | No
 
 def is_laid(job: Job) -> bool:
     """Whether the plan's mesh covers the GPUs and every stage has a layer."""
-    plan = job.plan
+    plan = job.plan.row(0)
     mesh = int(plan.tp) * int(plan.pp) * int(plan.cp) * int(plan.dp)
     stages = int(plan.pp) * int(plan.vpp)
     return mesh == job.cluster.num_gpus and stages <= max(job.model.num_hidden_layers, 1)
@@ -109,9 +110,22 @@ def _logits(job: Job) -> dict[str, Figure | None]:
 # Memory
 
 
-@lru_cache(maxsize=4)
-def _moments_of(job: _Same) -> Moments:
-    return moments(job.job)
+@lru_cache(maxsize=8)
+def _moments_of(same: _Same) -> Moments:
+    return moments(_one(same.job))
+
+
+def _one(job: Job) -> Job:
+    """The job with its plan as Python scalars."""
+    return job.with_plan(job.plan.row(0))
+
+
+def by_row(job: Job, judge: Callable[[Job], bool]) -> Any:
+    """A judgement of one plan, or of every row of a column; False where a plan cannot be laid."""
+    if len(job.plan) == 1:
+        return np.bool_(is_laid(job) and judge(job))
+    rows = (job.with_plan(job.plan.row(i)) for i in range(len(job.plan)))
+    return np.array([is_laid(row) and judge(row) for row in rows], dtype=bool)
 
 
 class _Same:
@@ -146,9 +160,13 @@ def _memory(job: Job) -> dict[str, Figure | None]:
     return {
         **by_moment,
         **parts,
+        "peak_gib": found.steady_bytes / GIB,
         "memory.peak_bytes": found.steady_bytes,
         "memory.device_bytes": float(used.device_bytes),
         "memory.required_bytes": float(used.required_bytes),
+        "memory.most_bytes": found.fullest.fullest_bytes * (1 + found.reserve_share)
+        + found.outside_bytes,
+        "memory.load_device_bytes": found.named("load").fullest_bytes + found.outside_bytes,
         "memory.outside_bytes": found.outside_bytes,
         "memory.fullest_stage": int(used.stage),
         "memory.activations_bytes": activation_bytes(job),
@@ -207,11 +225,11 @@ def least_gpus(job: Job) -> int | None:
 # Time
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _prediction(same: _Same) -> Prediction:
     from meshwright.cost.predict import predict
 
-    return predict(same.job)
+    return predict(_one(same.job))
 
 
 def prediction_of(job: Job) -> Prediction:
@@ -242,7 +260,7 @@ def _time(job: Job) -> dict[str, Figure | None]:
         if seconds > LEAST_SHARE * found.step_time_s
     }
     return {
-        "step_s": found.step_time_s,
+        "step_time_s": found.step_time_s,
         "step_low_s": found.low_s,
         "step_high_s": found.high_s,
         "tokens_per_s_per_gpu": tokens / found.step_time_s / job.cluster.num_gpus,
@@ -261,3 +279,21 @@ def faster_by(job: Job, other: Job) -> float:
         return float("nan")
     work = other.workload.global_batch_size / job.workload.global_batch_size
     return float(np.divide(here, there) * work)
+
+
+FAST_LINK_BYTES_PER_S = 300e9  # NVLink 3, a GPU and direction
+
+
+def with_links_like_nvlink(job: Job) -> Job:
+    """The job on nodes whose GPUs are joined by NVLink with a switch."""
+    links = job.cluster.links
+    fast = replace(
+        links[0],
+        name="NVLink",
+        kind="nvlink",
+        domain=max(job.cluster.gpus_per_node, links[0].domain),
+        bytes_per_s=max(FAST_LINK_BYTES_PER_S, links[0].bytes_per_s),
+        peer_bytes_per_s=0.0,
+    )
+    outer = tuple(link for link in links[1:] if link.domain > job.cluster.gpus_per_node)
+    return replace(job, cluster=replace(job.cluster, links=(fast, *outer)))
