@@ -146,6 +146,13 @@ def all_stage_layers(job: Job) -> tuple[StageLayers, ...]:
     return tuple(every.take(rank) for rank in range(ranks.size))
 
 
+def chunk_layers(model: Model, plan: Plan) -> tuple[int, ...]:
+    """Decoder layers of every chunk of one plan, in model order."""
+    chunks = np.arange(int(num_chunks(plan)))
+    lo, hi = _layer_range(model, plan, chunks)
+    return tuple(int(n) for n in np.broadcast_to(hi - lo, chunks.shape))
+
+
 def _keys(plan: Plan, stage: Any) -> dict[str, Any]:
     """The fields that decide the split."""
     names = (
