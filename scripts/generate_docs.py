@@ -30,14 +30,20 @@ def wanted() -> Iterator[tuple[Path, str]]:
         yield path, rerun(path.read_text(encoding="utf-8"))
 
 
+def leftover() -> list[Path]:
+    """Pages of frameworks that are no more."""
+    kept = {REFERENCE / f"{name}.md" for name in pages()}
+    return [path for path in (REFERENCE / "frameworks").glob("*.md") if path not in kept]
+
+
 def main(arguments: list[str]) -> int:
     """Writes or checks; 1 when a check finds something stale."""
-    stale = [(path, text) for path, text in wanted() if _read(path) != text]
+    stale: list[tuple[Path, str | None]] = [(p, text) for p, text in wanted() if _read(p) != text]
+    stale += [(path, None) for path in leftover()]
     for path, text in stale:
         print(f"stale: {path.relative_to(ROOT)}")
         if "--check" not in arguments:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            _write(path, text)
     if stale and "--check" in arguments:
         print("run `make docs`")
         return 1
@@ -46,6 +52,15 @@ def main(arguments: list[str]) -> int:
 
 def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def _write(path: Path, text: str | None) -> None:
+    """Writes a page, or removes one that is to have no text."""
+    if text is None:
+        path.unlink()
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

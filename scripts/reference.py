@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from meshwright.base.units import format_count, format_number
+from meshwright.frameworks.framework import all_frameworks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from meshwright.rules.rule import Rule
+    from meshwright.frameworks.field import Field
+    from meshwright.frameworks.framework import Framework
 
 NOTE = "<!-- Written by scripts/generate_docs.py; change the code, then run `make docs`. -->"
 
@@ -27,35 +27,101 @@ def pages() -> dict[str, str]:
         "schedules": schedules_page(),
         "terms": terms_page(),
         "cli": cli_page(),
+        "names": names_page(),
+        "frameworks": frameworks_page(),
+        **{f"frameworks/{item.name}": framework_page(item) for item in all_frameworks()},
     }
 
 
 def rules_page() -> str:
     """Every rule by section, with what goes wrong, why, and its source."""
-    from meshwright.report.rules import SECTIONS
-    from meshwright.rules.rule import all_rules
+    from meshwright.report.rules import all_constraints, rules_markdown
 
-    rules = all_rules()
-    text = [_title("Rules"), f"{len(rules)} rules. `meshwright explain CODE` prints one of them."]
-    for section in sorted({rule.section for rule in rules}):
-        text += ["", f"## {section} {SECTIONS.get(section, '')}".rstrip()]
-        text += [_rule(rule) for rule in rules if rule.section == section]
-    return _joined(text)
-
-
-def _rule(rule: Rule) -> str:
-    from meshwright.report.rules import evidence_words
-
-    facts = f"{rule.severity.label}, {evidence_words(rule)}"
-    words, examples = _before_examples(rule.doc)
-    body = f"{words}{indent(examples, '    ')}"
-    return f"\n### {rule.code}: {rule.title}\n\n*{facts}*\n\n{body}\n\nSource: {rule.source}"
+    rules = all_constraints()
+    demands = sum(not rule.is_general for rule in rules)
+    head = (
+        f"{len(rules)} rules: {len(rules) - demands} hold for every framework, {demands} are "
+        "demands of one or a few of them. `meshwright explain CODE` prints one of them."
+    )
+    return _joined([_title("Rules"), head, "", rules_markdown(rules)])
 
 
-def _before_examples(doc: str) -> tuple[str, str]:
-    """What a rule says, and the examples that end it."""
-    first = re.search(r"^(Fails|Passes):", doc, re.MULTILINE)
-    return (doc[: first.start()], doc[first.start() :]) if first else (doc, "")
+def names_page() -> str:
+    """The dictionary of knobs across frameworks."""
+    from meshwright.report.catalogues import name_records
+
+    rows = [
+        [
+            f"`{r['variable']}`",
+            r["meaning"],
+            "<br>".join(f"{name}: {_codes(found)}" for name, found in r["spellings"].items()),
+        ]
+        for r in name_records()
+    ]
+    note = "What each framework calls the same knob. `meshwright show names WORD` searches it."
+    return _joined([_title("Names"), note, "", *_table(("name", "meaning", "spelled"), rows)])
+
+
+def frameworks_page() -> str:
+    """The frameworks whose configurations are read and written."""
+    from meshwright.report.catalogues import framework_records
+
+    rows = [
+        [
+            f"[{r['name']}](frameworks/{r['name']}.md)",
+            r["title"],
+            ", ".join(r["syntaxes"]),
+            f"`{r['written']}`" if r["written"] else "",
+            r["fields"],
+            r["newest"],
+            ", ".join(r["aliases"]),
+        ]
+        for r in framework_records()
+    ]
+    head = (
+        "name",
+        "framework",
+        "read from",
+        "written as",
+        "fields",
+        "newest version known",
+        "also",
+    )
+    note = "`meshwright check` reads these, `meshwright convert --to NAME` writes them."
+    return _joined([_title("Frameworks"), note, "", *_table(head, rows)])
+
+
+def framework_page(item: Framework) -> str:
+    """The table of fields of one framework."""
+    rows = [
+        [
+            f"`{f.name}`",
+            _codes(f.aliases),
+            f.type,
+            "" if f.default in (None, "") else f"`{f.default}`",
+            _versions(f),
+            f"`{f.variable}`" if f.variable else "",
+            f.meaning,
+        ]
+        for f in item.table.fields
+    ]
+    head = ("field", "also spelled", "type", "default", "versions", "shared name", "meaning")
+    note = (
+        f"Defaults are those of version {item.newest}, the newest that was looked at. "
+        "Knobs that several frameworks have go by one shared name, see [names](../names.md)."
+    )
+    return _joined([_title(item.title), note, "", *_table(head, rows)])
+
+
+def _codes(spellings: Iterable[str]) -> str:
+    return ", ".join(f"`{spelled}`" for spelled in spellings)
+
+
+def _versions(item: Field) -> str:
+    """ "0.14 to 0.16", "from 0.14", "to 0.16" or "" for all."""
+    if item.since and item.until:
+        return f"{item.since} to {item.until}"
+    return f"from {item.since}" if item.since else f"to {item.until}" if item.until else ""
 
 
 def models_page() -> str:

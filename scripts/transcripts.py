@@ -1,7 +1,8 @@
 """Console blocks in Markdown: each command is run again and its output put in place of the old.
 
 A block is fenced with ```console; a line that starts with "$ meshwright" is a command, the lines up
-to the next command its output. The commands of one page share one folder, in the order of the page.
+to the next command its output. The commands of one page share one folder, in the order of the page;
+a fenced block below the remark <!-- file: NAME --> is put there as a file first.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import shlex
 import tempfile
 
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"^<!-- file: ([\w.-]+) -->\n+```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
 def rerun(text: str) -> str:
@@ -22,6 +24,7 @@ def rerun(text: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
+            _write_files(text)
             return _BLOCK.sub(lambda match: _block(match.group()), text)
         finally:
             os.chdir(before)
@@ -31,6 +34,13 @@ def commands(text: str) -> list[str]:
     """Every command in the console blocks of a page."""
     blocks = "\n".join(match.group() for match in _BLOCK.finditer(text))
     return [command for command, _ in _split(blocks)]
+
+
+def _write_files(text: str) -> None:
+    """Writes the files that a page shows into the working folder."""
+    for name, content in _FILE.findall(text):
+        with open(name, "w", encoding="utf-8") as stream:
+            stream.write(content)
 
 
 def _block(block: str) -> str:

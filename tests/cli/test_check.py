@@ -208,6 +208,14 @@ def test_folders_are_walked(folder, calls, capsys):
     assert "1 other file of no known framework" in out
 
 
+def test_named_files_of_no_framework_can_be_passed_by(folder, capsys):
+    Path("package.json").write_text("{}")
+    run(["check", "package.json", "train.sh", "--only-recognized"])
+    assert "in 1 file " in capsys.readouterr().out
+    run(["check", "package.json", "train.sh"])
+    assert "in 2 files " in capsys.readouterr().out
+
+
 def test_a_file_in_a_folder_is_checked_once(folder, calls):
     run(["check", "train.sh", "."])
     assert [call["paths"] for call in calls] == [["train.sh"], []]

@@ -55,6 +55,9 @@ the whole file. Exits with 1 when there are errors or warnings, with 2 when a fi
 )
 @click.option("-o", "--output-file", "target", metavar="FILE", help="Write the report there.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 in spite of findings.")
+@click.option(
+    "--only-recognized", is_flag=True, help="Pass over files of no known framework, as in folders."
+)
 @click.option("--stdin-filename", default="", metavar="NAME", help="What - is to be called.")
 @click.option("--no-compare", is_flag=True, help="Do not look for a better plan.")
 @click.option("-q", "--quiet", is_flag=True, help="Errors and warnings alone.")
@@ -111,7 +114,8 @@ def _found(paths: Sequence[str], asked: dict[str, Any], stdin: str | None) -> Re
     folders = [path for path in paths if path != STDIN and os.path.isdir(path)]
     files = [path for path in paths if path != STDIN and path not in folders]
     inside = [path for folder in folders for path in candidates(folder) if path not in files]
-    reports = [_read(files, asked)] if files else []
+    passing_by = asked["only_recognized"]
+    reports = [_read(files, asked, only_recognized=passing_by)] if files else []
     if folders:
         reports.append(_read(list(dict.fromkeys(inside)), asked, only_recognized=True))
     if stdin is not None:

@@ -17,13 +17,8 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO
 
 
 def render(report: Report, texts: Texts) -> str:  # noqa: ARG001 - every format takes both
-    """One command a finding or unreadable file."""
-    lines = [_command(finding) for finding in report.findings]
-    lines += [
-        f"::error file={_property(relative(c.file))},title=unreadable::{_data(c.error)}"
-        for c in report.unreadable
-    ]
-    return "".join(line + "\n" for line in lines)
+    """One command a finding."""
+    return "".join(_command(finding) + "\n" for finding in report.findings)
 
 
 def _command(finding: Finding) -> str:

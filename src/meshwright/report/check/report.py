@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Severity
+from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Finding, Severity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from meshwright.base.finding import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +29,13 @@ class Checked:
     figures: Mapping[str, float | int | str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
+
+    @property
+    def all_findings(self) -> tuple[Finding, ...]:
+        """The findings, or why there are none."""
+        if self.findings or not self.error:
+            return self.findings
+        return (Finding(message=self.error, file=self.file),)
 
     def replace(self, **changes: Any) -> Checked:
         """A copy with some fields changed."""
@@ -53,8 +58,8 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The findings of all files, in their order."""
-        return tuple(finding for checked in self.files for finding in checked.findings)
+        """The findings of all files, in their order; one of its own for what is unreadable."""
+        return tuple(finding for checked in self.files for finding in checked.all_findings)
 
     @property
     def unreadable(self) -> tuple[Checked, ...]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Finding
     from meshwright.report.check.report import Report
 
+_BOTH = "--fix --unsafe-fixes"
+
 
 def tally_lines(report: Report) -> list[str]:
     """ "Found 2 errors, 1 warning in 3 files (1 fixable with --fix)", and what was left out."""
@@ -42,10 +44,10 @@ def _fixable(report: Report) -> str:
     more = sum(is_fixable(finding, unsafe=True) for finding in report.findings) - safe
     if report.unsafe:
         safe, more = safe + more, 0
-    option = "--fix --unsafe-fixes" if report.unsafe else "--fix"
+    option = _BOTH if report.unsafe else "--fix"
     words = [f"{safe} fixable with {option}"] if safe else []
     if more:
-        words.append(f"{more} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes")
+        words.append(f"{more} more with --unsafe-fixes" if safe else f"{more} fixable with {_BOTH}")
     return f" ({', '.join(words)})" if words else ""
 
 
