@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.base.locate.document import malformed
+from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,10 +25,17 @@ def parse(source: Source) -> Parsed:
 
 def with_remarks(parsed: Parsed) -> Parsed:
     """`parsed` with the facts of its comments; a command or a setting outweighs a comment."""
+    from meshwright.frameworks.text.machine import multiplied
     from meshwright.frameworks.text.remarks import read_remarks
 
-    launch, remarked = read_remarks(parsed.source)
-    return replace(parsed, launch={**launch, **parsed.launch}, remarked=remarked)
+    remarks = read_remarks(parsed.source)
+    stated = {name: value for name, value in parsed.launch.items() if value.value is not UNKNOWN}
+    return replace(
+        parsed,
+        launch=multiplied({**parsed.launch, **remarks.launch, **stated}),
+        programs=tuple(dict.fromkeys((*parsed.programs, *remarks.programs))),
+        remarked=tuple(remarks.settings),
+    )
 
 
 def _parser(syntax: str) -> Callable[[Source], Parsed]:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.setting import UNKNOWN, Setting, Span, Value
+from meshwright.frameworks.text.machine import multiplied
 from meshwright.frameworks.text.shell.arguments import cutting, written
 from meshwright.frameworks.text.shell.expand import Argument
 
@@ -56,6 +57,7 @@ def launch_values(
             if stated_so is not None:
                 _add(found, name, stated_so)
     environment = _environment(source, launches, run)
+    found = {k: v for k, v in found.items() if k not in ("num_tasks", "tasks_per_node")}
     return {**multiplied(found), **({"environment": environment} if environment else {})}
 
 
@@ -64,26 +66,6 @@ def _add(found: dict[str, Value], name: str, value: Value) -> None:
     before = found.get(name)
     if before is None or (before.value is UNKNOWN and value.value is not UNKNOWN):
         found[name] = value
-
-
-def multiplied(found: dict[str, Value]) -> dict[str, Value]:
-    """With the third of GPUs, nodes and GPUs per node where two are known."""
-    known = {k: v.value for k, v in found.items() if isinstance(v.value, int)}
-    nodes, each, total = (known.get(k) for k in ("num_nodes", "gpus_per_node", "num_gpus"))
-    result = {k: v for k, v in found.items() if k not in ("num_tasks", "tasks_per_node")}
-
-    def follow(name: str, value: int, *sources: str) -> None:
-        result[name] = Value(
-            value=value, settings=tuple(s for key in sources for s in found[key].settings)
-        )
-
-    if nodes and each and not total:
-        follow("num_gpus", nodes * each, "num_nodes", "gpus_per_node")
-    elif nodes and total and not each and total % nodes == 0:
-        follow("gpus_per_node", total // nodes, "num_gpus", "num_nodes")
-    elif each and total and not nodes and total % each == 0:
-        follow("num_nodes", total // each, "num_gpus", "gpus_per_node")
-    return result
 
 
 def _from_tasks(found: dict[str, Value]) -> None:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.locate.document import malformed
-from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Span
+from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Span, Value
 from meshwright.frameworks.text.references import names_a_file
 from meshwright.frameworks.text.shell.arguments import Stated, settings_of
 from meshwright.frameworks.text.shell.expand import Argument, Growth, Scope, split
 from meshwright.frameworks.text.shell.facts import launch_values
 from meshwright.frameworks.text.shell.grammar import parse_script
-from meshwright.frameworks.text.shell.headers import batch_headers
+from meshwright.frameworks.text.shell.headers import Headers, batch_headers
 from meshwright.frameworks.text.shell.launchers import Launch, read_launch
 from meshwright.frameworks.text.shell.lexer import Lexer, Word
 from meshwright.frameworks.text.shell.run import Run
@@ -56,6 +56,34 @@ def parse_overrides(source: Source) -> Parsed:
         references=tuple(item for item in settings if names_a_file(item)),
         findings=tuple(reading.findings.values()),
     )
+
+
+def settings_in(source: Source, span: Span) -> list[Setting]:
+    """The settings of a stretch of text that is a list of arguments, as in a comment."""
+    words = Lexer(source.text, source.file, at=span.start, stop=span.end).tokens()
+    scope = Scope(_silent)
+    try:
+        arguments = scope.arguments_of(word for word in words if isinstance(word, Word))
+    except Growth:
+        return []
+    return [item.setting for item in settings_of(arguments, source)]
+
+
+def launches_in(source: Source, span: Span) -> tuple[dict[str, Value], list[str]]:
+    """The facts and programs of a stretch of text that is a command, as in a comment."""
+    words = Lexer(source.text, source.file, at=span.start, stop=span.end).tokens()
+    try:
+        arguments = Scope(_silent).arguments_of(w for w in words if isinstance(w, Word))
+    except Growth:
+        return {}, []
+    launch = read_launch(arguments)
+    if launch is None:
+        return {}, []
+    return launch_values(source, [launch], Run(Scope(_silent)), Headers()), launch.programs
+
+
+def _silent(what: str, why: str, at: int) -> None:
+    """Drops a note."""
 
 
 def _too_large(source: Source, growth: Growth) -> InvalidInput:
