@@ -18,6 +18,7 @@ _PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.]*)(?: ?= ?)(?P<value>\"[^\"]*\"|'[^'
 _CLAUSE = re.compile(
     r"(?:^|[,;(])\s*(?:and )?(?P<name>[A-Za-z_]\w*) (?P<value>[\w./+-]+)\s*(?=[,;).]|$)"
 )
+_NO_NAME = frozenset({"no", "not", "the", "a", "an", "one", "with", "without", "all", "is"})
 _CALL = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\((?P<inside>[^()]*)\)")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _TRUTHS = {"true": True, "false": False, "none": None, "null": None}
