@@ -47,7 +47,16 @@ def _likeness(wanted: str, candidate: str) -> float:
     """Similarity in 0..1; containment lifts it, more so the more of the candidate is covered."""
     if not candidate:
         return 0.0
-    ratio = SequenceMatcher(None, wanted, candidate).ratio()
+    ratio = _ratio(wanted, candidate)
     if len(wanted) >= 3 and wanted in candidate:
         return max(ratio, 0.75 + 0.2 * len(wanted) / len(candidate))
     return ratio
+
+
+def _ratio(wanted: str, candidate: str) -> float:
+    """Their likeness in 0..1, 0 where the letters they share already rule out a near one."""
+    letters = len(wanted) + len(candidate)
+    shared = sum(min(wanted.count(c), candidate.count(c)) for c in set(wanted) & set(candidate))
+    if 2 * shared < _CUTOFF * letters:
+        return 0.0
+    return SequenceMatcher(None, wanted, candidate).ratio()
