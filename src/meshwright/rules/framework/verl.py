@@ -264,3 +264,67 @@ def _(k: Knobs) -> str:
         sizes = f": {mib:.0f} MiB a layer's input instead of {mib / k.ulysses:.0f} MiB"
     name = k.get("model_name") or k.get("model_family")
     return f"Ulysses degree {k.ulysses} has no effect on {name}{sizes}"
+
+
+@demand(
+    "MOD332",
+    "Rollout's tensor parallelism does not divide the GPUs (verl)",
+    severity=Severity.ERROR,
+    section="5.3",
+    scope="verl",
+    source=_WORKER,
+    consequence="AssertionError: rollout world_size is not divisible by infer_tp",
+    confidence="read",
+    says="rollout tp {rollout_tp} on {num_gpus} GPUs",
+)
+def rollout_tiles_the_gpus(k: Knobs) -> bool:
+    """The same GPUs that train also generate, in groups of the rollout's tensor-parallel degree.
+
+    Fails: knobs(framework="verl 0.7", rollout_tp=3, num_gpus=8)
+    Passes: knobs(framework="verl 0.7", rollout_tp=4, num_gpus=8)
+    """
+    return bool(k.num_gpus % k.rollout_tp)
+
+
+@rollout_tiles_the_gpus.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    return {"rollout_tp": [d for d in divisors(int(k.num_gpus)) if d <= k.rollout_tp][-1]}
+
+
+@demand(
+    "DAT269",
+    "Token budget of a GPU below the longest sequence (verl)",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="verl",
+    source="verl verl/utils/seqlen_balancing.py rearrange_micro_batches (0.7)",
+    consequence="AssertionError: max_token_len must be greater than the sequence length",
+    confidence="read",
+)
+def the_longest_sequence_fits_the_budget(k: Knobs) -> bool:
+    """Dynamic batches pack sequences up to a number of tokens, and one must at least fit.
+
+    The budget counts tokens of a GPU and is multiplied by the Ulysses degree.
+
+    Fails: knobs(framework="verl 0.7", dynamic_batch_size=True, max_token_len_per_gpu=4096,
+        seq_len=32768, ulysses=4)
+    Passes: knobs(framework="verl 0.7", dynamic_batch_size=True, max_token_len_per_gpu=4096,
+        seq_len=32768, ulysses=8)
+    """
+    if not k.get("dynamic_batch_size", False):
+        return False
+    return bool(k.max_token_len_per_gpu * int(k.get("ulysses") or 1) < k.seq_len)
+
+
+@the_longest_sequence_fits_the_budget.message
+def _(k: Knobs) -> str:
+    degree = int(k.get("ulysses") or 1)
+    return (
+        f"{k.max_token_len_per_gpu} tokens a GPU * Ulysses degree {degree} = "
+        f"{k.max_token_len_per_gpu * degree}, below sequences of {k.seq_len}"
+    )
+
+
+@the_longest_sequence_fits_the_budget.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    return {"max_token_len_per_gpu": -(-k.seq_len // int(k.get("ulysses") or 1))}

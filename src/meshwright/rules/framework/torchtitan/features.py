@@ -195,7 +195,7 @@ def special_dispatch_has_ranks_and_even_tokens(k: Knobs) -> bool:
     if backend not in _SPECIAL:
         return False
     ranks = _degree(k, "cp") * _degree(k, "tp")
-    return _degree(k, "ep") == 1 or (backend in _EVEN and k.seq_len % ranks != 0)
+    return _degree(k, "ep") == 1 or bool(backend in _EVEN and k.seq_len % ranks)
 
 
 @special_dispatch_has_ranks_and_even_tokens.message

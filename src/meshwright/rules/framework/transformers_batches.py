@@ -1,0 +1,86 @@
+"""Values that a trainer and what runs under it both state, and batches of sampled answers.
+
+Section 4.2 of the guidelines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.base.finding import Severity
+from meshwright.rules.demand import demand
+from meshwright.rules.framework.degrees import data_parallel
+
+if TYPE_CHECKING:
+    from meshwright.frameworks.knobs import Knobs
+
+
+@demand(
+    "DAT261",
+    "DeepSpeed config and trainer state different values",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="transformers; accelerate; deepspeed",
+    source="transformers src/transformers/integrations/deepspeed.py HfTrainerDeepSpeedConfig "
+    "(5.23.0)",
+    consequence="ValueError: Please correct the following DeepSpeed config values that mismatch "
+    "TrainingArguments values; most are found only after the model is loaded",
+    confidence="read",
+)
+def both_files_agree(k: Knobs) -> bool:
+    """The JSON has its own batch, learning rate and warm-up, which must equal the trainer's.
+
+    "auto" in the JSON takes the trainer's value.
+
+    Fails: knobs(framework="transformers 5.23", ds_hf_mismatches=[{"deepspeed":
+        "optimizer.params.lr", "deepspeed_value": 1e-4, "trainer": "learning_rate",
+        "trainer_value": 5e-5, "text": "optimizer.params.lr 0.0001 against learning_rate 5e-05"}])
+    Passes: knobs(framework="transformers 5.23", ds_hf_mismatches=[])
+    """
+    return bool(k.get("ds_hf_mismatches"))
+
+
+@both_files_agree.message
+def _(k: Knobs) -> str:
+    found = k.ds_hf_mismatches
+    texts = "; ".join(str(one["text"]) for one in found)
+    many = "value differs" if len(found) == 1 else "values differ"
+    return f"{len(found)} {many} between the DeepSpeed config and the TrainingArguments: {texts}"
+
+
+def _answers(k: Knobs) -> int:
+    """Answers of one step over all processes."""
+    steps = int(k.get("gradient_accumulation_steps") or 1)
+    return int(k.micro_batch_size) * data_parallel(k) * steps
+
+
+@demand(
+    "DAT268",
+    "Batch of answers not divisible by the answers of a prompt",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="transformers",
+    source="trl trl/trainer/grpo_config.py GRPOConfig.__post_init__ (0.25)",
+    consequence="ValueError: generation_batch_size must be divisible by num_generations",
+    confidence="read",
+)
+def prompts_have_all_their_answers(k: Knobs) -> bool:
+    """GRPO compares the answers of one prompt with each other, so a batch holds whole groups.
+
+    The batch counts answers: per_device_train_batch_size * processes * accumulation steps.
+
+    Fails: knobs(framework="transformers 5.23", micro_batch_size=1, dp=4, num_generations=8,
+        gradient_accumulation_steps=1)
+    Passes: knobs(framework="transformers 5.23", micro_batch_size=2, dp=4, num_generations=8,
+        gradient_accumulation_steps=1)
+    """
+    return bool((k.num_generations or 0) > 1 and _answers(k) % k.num_generations)
+
+
+@prompts_have_all_their_answers.message
+def _(k: Knobs) -> str:
+    return (
+        f"{k.micro_batch_size} a GPU * {data_parallel(k)} processes * "
+        f"{k.get('gradient_accumulation_steps') or 1} steps = {_answers(k)} answers, no multiple "
+        f"of num_generations {k.num_generations}"
+    )
