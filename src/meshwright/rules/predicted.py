@@ -86,6 +86,16 @@ def overflows(job: Job, share: float = FULL_SHARE) -> Any:
     return peak_bytes(job) + outside_bytes(job) > share * job.cluster.gpu.memory_bytes
 
 
+def surely_overflows(job: Job) -> Any:
+    """True where even the lower bound of the peak does not fit with what lies outside.
+
+    It lies as far below the estimate as the stated upper bound lies above.
+    """
+    peak = peak_bytes(job)
+    lower = 2 * peak - figure(job, "upper_bytes")
+    return lower + outside_bytes(job) > job.cluster.gpu.memory_bytes
+
+
 def gib(number: Any) -> str:
     """Bytes as words: "61.2 GiB"."""
     return f"{float(number) / GIB:.1f} GiB"

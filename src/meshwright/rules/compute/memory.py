@@ -11,7 +11,6 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.plan.plan import Recompute, RecomputeModule
-from meshwright.plan.words import word
 from meshwright.rules.environment import variable
 from meshwright.rules.predicted import (
     EVERY_FIELD,
@@ -23,8 +22,10 @@ from meshwright.rules.predicted import (
     overflows,
     peak_bytes,
     state_bytes,
+    surely_overflows,
 )
 from meshwright.rules.rule import always, rule
+from meshwright.rules.shortage import remedies, shortage
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -91,32 +92,18 @@ def plan_fits(job: Job) -> Mask:
     Fails: plan(model="llama-3-8b", tp=1, micro_batch_size=4)
     Passes: plan(model="llama-3-8b", tp=1, micro_batch_size=4, recompute=Recompute.FULL)
     """
-    return overflows(job) & (state_bytes(job) <= FULL_SHARE * job.cluster.gpu.memory_bytes)
+    states_fit = state_bytes(job) <= FULL_SHARE * job.cluster.gpu.memory_bytes
+    return surely_overflows(job) & states_fit
 
 
 @plan_fits.message
 def _(job: Job) -> str:
-    stage, kind = int(figure(job, "stage")), word("recompute", job.plan.recompute)
-    return (
-        f"peak of {gib(peak_bytes(job))} at stage {stage} and {gib(outside_bytes(job))} outside "
-        f"the allocator, on a device of {gib(job.cluster.gpu.memory_bytes)}; "
-        f"{gib(state_bytes(job))} are states, with recompute = {kind}"
-    )
+    return f"{shortage(job)}; even the lower bound of the estimate exceeds the GPU"
 
 
 @plan_fits.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    fixes: dict[str, tuple[Any, ...]] = {}
-    kinds = (Recompute.SELECTIVE, Recompute.FULL)
-    fitting = [k for k in kinds if not overflows(_with_recompute(job, k))]
-    if fitting and not job.plan.recompute_layers:
-        fixes["recompute"] = (fitting[0],)
-    size = int(job.plan.micro_batch_size)
-    while size > 1:
-        size //= 2
-        if not overflows(job.with_plan(job.plan.replace(micro_batch_size=np.int64(size)))):
-            return {**fixes, "micro_batch_size": (size,)}
-    return fixes
+    return remedies(job, lambda other: ~np.asarray(surely_overflows(other)))
 
 
 @rule(
@@ -158,24 +145,32 @@ def _(job: Job) -> str:
     predictive=True,
 )
 def memory_has_headroom(job: Job) -> Mask:
-    """The estimate fits, its upper bound with context and communication buffers does not.
+    """The plan may run out of memory: the upper bound of the estimate does not fit.
 
-    Fragmentation then decides. Expandable segments of torch's allocator keep it small.
+    Where the estimate itself fits, fragmentation decides; expandable segments of torch's allocator
+    keep it small. Where not even that fits, the model of memory would have to be wrong by its own
+    stated error for the plan to run.
 
     Fails: plan(model="llama-3-8b", tp=1, gpu_memory_bytes=78e9)
     Passes: plan(model="llama-3-8b", tp=1, gpu_memory_bytes=85e9)
     """
     expandable = "expandable_segments:True" in (variable(job, "PYTORCH_CUDA_ALLOC_CONF") or "")
     tight = figure(job, "required_bytes") > job.cluster.gpu.memory_bytes
-    return (not expandable) & tight & ~overflows(job)
+    beyond = overflows(job)
+    states_fit = state_bytes(job) <= FULL_SHARE * job.cluster.gpu.memory_bytes
+    return (beyond | ((not expandable) & tight)) & ~surely_overflows(job) & states_fit
 
 
 @memory_has_headroom.message
 def _(job: Job) -> str:
-    return (
-        f"peak of {of_device(job, peak_bytes(job))}, with its upper bound and what lies outside "
-        f"the allocator {gib(figure(job, 'required_bytes'))}"
-    )
+    how = "does not fit by the estimate" if bool(overflows(job)) else "is not safe"
+    return f"{how}: {shortage(job)}; upper bound {gib(figure(job, 'required_bytes'))}"
+
+
+@memory_has_headroom.fix
+def _(job: Job) -> dict[str, tuple[Any, ...]]:
+    room = job.cluster.gpu.memory_bytes
+    return remedies(job, lambda other: figure(other, "required_bytes") <= room)
 
 
 @rule(
@@ -198,7 +193,7 @@ def first_stage_fits(job: Job) -> Mask:
     Passes: plan(model="llama-3-70b", tp=8, pp=8, micro_batch_size=1, seq_len=4096)
     """
     first = figure(job, "stage") == 0
-    return (job.plan.pp > 1) & first & overflows(job)
+    return (job.plan.pp > 1) & first & surely_overflows(job)
 
 
 @first_stage_fits.message

@@ -11,9 +11,9 @@ from meshwright.base.finding import Severity
 from meshwright.rules.costed import by_row, moments_of
 from meshwright.rules.predicted import EVERY_FIELD, gib
 from meshwright.rules.rule import rule
+from meshwright.rules.shortage import largest_terms
 
 if TYPE_CHECKING:
-    from meshwright.cost.memory.moments import Moment
     from meshwright.plan.job import Job
     from meshwright.rules.rule import Mask
 
@@ -37,17 +37,11 @@ def _load_overflows(job: Job) -> bool:
     return _step_fits(job) and _needs(job, "load") > job.cluster.gpu.memory_bytes
 
 
-def largest(moment: Moment, *, count: int = 3) -> str:
-    """The largest terms of a moment's fullest stage: "weights 12.5 GiB, gradients 6.3 GiB"."""
-    terms = list(moment.terms[moment.stage].items())[:count]
-    return ", ".join(f"{name} {gib(value)}" for name, value in terms)
-
-
 def _load_words(job: Job) -> str:
     load = moments_of(job).named("load")
     return (
         f"{gib(_needs(job, 'load'))} on stage {load.stage} while the model is built, on a device "
-        f"of {gib(job.cluster.gpu.memory_bytes)}: {largest(load)}"
+        f"of {gib(job.cluster.gpu.memory_bytes)}: {largest_terms(load)}"
     )
 
 

@@ -17,6 +17,7 @@ from meshwright.rules.predicted import (
     state_bytes,
 )
 from meshwright.rules.rule import rule
+from meshwright.rules.shortage import remedies, shortage
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -107,14 +108,12 @@ def _(job: Job) -> str:
     states = of_device(job, state_bytes(job))
     plan = job.plan
     return (
-        f"states take {states} with tp = {plan.tp}, pp = {plan.pp}, zero_stage = {plan.zero_stage}"
+        f"states take {states} with tp = {plan.tp}, pp = {plan.pp}, zero_stage = "
+        f"{plan.zero_stage}; {shortage(job)}"
     )
 
 
 @states_fit.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    stages = range(int(job.plan.zero_stage) + 1, 4)
     limit = FULL_SHARE * job.cluster.gpu.memory_bytes
-    plans = [(stage, job.plan.replace(zero_stage=np.int64(stage))) for stage in stages]
-    fitting = [stage for stage, plan in plans if state_bytes(job.with_plan(plan)) <= limit]
-    return {"zero_stage": tuple(fitting[:1])} if fitting else {}
+    return remedies(job, lambda other: state_bytes(other) <= limit)
