@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.rules.catalogue import Entry, catalogue
+from meshwright.rules.demand import all_demands
 from meshwright.rules.rule import all_rules
 
 STATUSES = {"general", "framework", "needs", "own"}
@@ -22,12 +23,27 @@ FRAMEWORKS = {
 }
 ENTRIES = {e.code: e for e in catalogue()}
 RULES = {r.code for r in all_rules()}
+DEMANDS = {d.code for d in all_demands()}
 
 
 def test_every_general_entry_has_its_rule() -> None:
-    held = {e.code: e.rule for e in ENTRIES.values() if e.status in ("general", "own")}
+    held = {e.code: e.rule for e in ENTRIES.values() if e.status == "general"}
     missing = {code: by for code, by in held.items() if by not in RULES}
     assert not missing
+
+
+def test_every_entry_of_our_own_is_a_rule_or_a_demand() -> None:
+    own = {e.code for e in ENTRIES.values() if e.status == "own"}
+    assert own <= RULES | DEMANDS
+
+
+def test_every_entry_of_a_framework_is_demanded() -> None:
+    framework = {e.code for e in ENTRIES.values() if e.status == "framework"}
+    assert framework <= DEMANDS
+
+
+def test_every_demand_is_in_the_catalogue() -> None:
+    assert set(ENTRIES) >= DEMANDS
 
 
 def test_every_rule_is_in_the_catalogue() -> None:

@@ -4,9 +4,10 @@ One CSV file a class of rules: code, title, status, reason. The status is
 
 - "general": holds for any stack, and is implemented; the reason names the rule where its code
   differs,
-- "framework": demanded by the framework named in the reason alone,
+- "framework": demanded by the framework named in the reason alone, and held by demands of that code
+  in `rules.framework`,
 - "needs": general, but waits for what the reason names,
-- "own": a rule of meshwright that is in no framework.
+- "own": a rule or a demand that came to the catalogue later, from reports and from our own figures.
 """
 
 from __future__ import annotations
