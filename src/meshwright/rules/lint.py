@@ -70,7 +70,7 @@ def lint(
     `predict` False leaves out the rules that weigh a prediction of memory or time.
     """
     drafted = draft(reading, model=model, cluster=cluster)
-    general, withheld = _general(drafted, predict=predict and drafted.is_whole)
+    general, withheld = _general(drafted, predict=predict)
     demanded, unjudged = _demanded(reading, drafted)
     findings = [
         *reading.config.findings,
@@ -107,7 +107,9 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
 
 def _general(drafted: Drafted, *, predict: bool) -> tuple[list[tuple[Rule, Finding]], list[str]]:
     """The findings that hold whatever stands in, and the codes of those that do not."""
-    rules = [r for r in all_rules() if r.is_general and (predict or not r.predictive)]
+    lacking = set(drafted.missing)
+    general = (r for r in all_rules() if r.is_general and not lacking & set(r.needs))
+    rules = [r for r in general if predict or not r.predictive]
     by_code = {rule.code: rule for rule in rules}
     first = {f.code: f for f in check(drafted.job, rules)}
     if drafted.other is drafted.job:

@@ -37,6 +37,7 @@ Mask = Any  # one bool or a column of them, as BoolColumn; NumPy's operators are
 
 PACKAGE = "meshwright.rules"
 _EXAMPLE = re.compile(r"^(Fails|Passes):\s*(plan\(.*?\))$", re.MULTILINE | re.DOTALL)
+_PREDICTION = ("model", "gpu", "num_gpus")
 _PLAN_FIELDS = tuple(f.name for f in fields(Plan))
 
 
@@ -47,12 +48,15 @@ class Rule(Constraint):
     `reads` names the plan fields that the condition depends on: plans equal in these fields have
     the same answer. `foremost` marks a rule whose failure leaves nothing for the others to judge.
     `predictive` marks a rule that weighs a full prediction of memory or time: a search, which
-    predicts anyway, does not apply it.
+    predicts anyway, does not apply it. `needs` are the parts of a job ("model", "gpu", "num_gpus",
+    "seq_len", "global_batch_size") without which the rule says nothing, even where values that
+    stand in for them would make it fire.
     """
 
     reads: tuple[str, ...]
     predictive: bool = False
     foremost: bool = False
+    needs: tuple[str, ...] = ()
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
 
@@ -90,6 +94,7 @@ def rule(
     confidence: str = "arithmetic",
     predictive: bool = False,
     foremost: bool = False,
+    needs: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
     if not CODE.fullmatch(code):
@@ -109,6 +114,7 @@ def rule(
             confidence=confidence,
             predictive=predictive,
             foremost=foremost,
+            needs=needs or (_PREDICTION if predictive else ()),
             condition=condition,
         )
 

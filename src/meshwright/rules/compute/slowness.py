@@ -151,6 +151,7 @@ def _less_sharding(job: Job) -> list[tuple[str, dict[str, Any]]]:
     source="ZeRO++ (arXiv 2306.10209) section 3.2; " + _FSDP,
     reads=("zero_stage", "dp", "cp", "tp", "dp_replicate", "param_bytes"),
     confidence="paper",
+    needs=("model",),
 )
 def gathers_stay_in_node(job: Job) -> Mask:
     """Every pass gathers the weights between nodes; a copy inside each node would spare half of it.
@@ -227,6 +228,7 @@ def _(job: Job) -> str:
         *("param_bytes", "grad_bytes", "master_weights", "optimizer_state_bytes"),
     ),
     confidence="arithmetic",
+    needs=("model",),
 )
 def sharding_is_needed(job: Job) -> Mask:
     """Fully sharded parameters are gathered for each micro-batch; replicas pay once a step.
@@ -458,6 +460,7 @@ def _(job: Job) -> str:
     "checkpoint/state_dict_saver.py async_save (2.13)",
     reads=("param_bytes", "master_weights", "optimizer_state_bytes"),
     confidence="arithmetic",
+    needs=("model",),
 )
 def saving_is_asynchronous(job: Job) -> Mask:
     """A synchronous checkpoint stops all ranks until it is written.
