@@ -1,0 +1,128 @@
+"""A job as the arguments of ColossalAI's hybrid plugin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.frameworks.framework import Expressed, framework
+from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.plan.job import num_microbatches
+from meshwright.plan.plan import ContextParallel, Precision, Recompute, Schedule
+from meshwright.plan.words import word
+
+if TYPE_CHECKING:
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
+
+_STYLES = {
+    int(Schedule.ONE_F_ONE_B): "1f1b",
+    int(Schedule.ZB_V): "zbv",
+}
+_PRECISIONS = {
+    int(Precision.BF16): "bf16",
+    int(Precision.FP16): "fp16",
+    int(Precision.FP32): "fp32",
+    int(Precision.FP8): "bf16",
+}
+_REASONS = {
+    "recompute_modules": "checkpointing covers whole layers",
+    "recompute_layers": "written as all layers; see GradientCheckpointConfig",
+    "grad_bytes": "gradients have the width of the weights",
+    "dp_replicate": "state is shared by all data-parallel ranks",
+}
+
+
+def express(job: Job, version: str) -> Expressed:
+    """The arguments that state a job, what they do not say, and what ColossalAI cannot run."""
+    plan = job.plan.row(0)
+    refused = _refused(plan)
+    settings = {**_mesh(plan), **_pipeline(job, plan), **_precision(plan)}
+    own = framework("colossalai")
+    differences = unsaid(own, version, settings, job)
+    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    return Expressed(
+        settings=settings,
+        launch=launch_of(job),
+        lost=lost(gone, _REASONS, "ColossalAI"),
+        refused=refused,
+    )
+
+
+def _refused(plan: Plan) -> dict[str, str]:
+    """Why ColossalAI cannot run the plan at all."""
+    found: dict[str, str] = {}
+    if plan.zero_stage == 3 and plan.dp * plan.cp > 1:
+        found["zero_stage"] = "the hybrid plugin shards optimizer states and gradients only"
+    if plan.pp > 1 and plan.zero_stage == 2:
+        found["zero_stage"] = "with a pipeline only optimizer states are sharded"
+    if plan.pp > 1 and int(plan.schedule) not in _STYLES:
+        name = word("schedule", plan.schedule)
+        found["schedule"] = f"pipelines run 1f1b, interleaved or zbv, not {name}"
+    if int(plan.precision) not in _PRECISIONS:
+        found["precision"] = "arithmetic is fp16, bf16, fp32 or FP8"
+    allowed = (int(ContextParallel.ULYSSES), int(ContextParallel.RING))
+    if plan.cp > 1 and plan.context_parallel not in allowed:
+        found["context_parallel"] = "sequences are shared over heads or in a ring"
+    if plan.cp > 1 and plan.sequence_parallel and plan.tp > 1:
+        found["sequence_parallel"] = "one mode of sequence parallelism at a time"
+    if plan.ep > 1 and plan.dp % plan.ep:
+        found["ep"] = f"experts are spread inside the {int(plan.dp)} data-parallel ranks"
+    return found
+
+
+def _mesh(plan: Plan) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "tp_size": int(plan.tp),
+        "pp_size": int(plan.pp),
+        "zero_stage": min(int(plan.zero_stage), 2),
+    }
+    if plan.ep > 1:
+        settings["ep_size"] = int(plan.ep)
+    if plan.cp > 1:
+        settings["enable_sequence_parallelism"] = True
+        ring = plan.context_parallel == int(ContextParallel.RING)
+        settings["sequence_parallelism_mode"] = "ring_attn" if ring else "all_to_all"
+        settings["sp_size"] = int(plan.cp)
+    elif plan.sequence_parallel and plan.tp > 1:
+        settings["enable_sequence_parallelism"] = True
+        settings["sequence_parallelism_mode"] = "split_gather"
+    return settings
+
+
+def _pipeline(job: Job, plan: Plan) -> dict[str, Any]:
+    if plan.pp == 1:
+        return {}
+    style = _STYLES.get(int(plan.schedule), "1f1b")
+    if style == "1f1b" and plan.vpp > 1:
+        style = "interleaved"
+    settings: dict[str, Any] = {
+        "pp_style": style,
+        "num_model_chunks": int(plan.vpp),
+        "microbatch_size": int(plan.micro_batch_size),
+        "batch_size": int(plan.micro_batch_size) * max(int(num_microbatches(job)), 1),
+        "overlap_p2p": bool(plan.overlap_pp),
+    }
+    if plan.layout is not None:
+        settings["num_layers_per_stage"] = [int(n) for n in plan.layout]
+    return settings
+
+
+def _precision(plan: Plan) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "precision": _PRECISIONS.get(int(plan.precision), "bf16"),
+        "enable_flash_attention": bool(plan.flash_attention),
+        "parallel_output": bool(plan.loss_parallel),
+        "overlap_communication": bool(plan.overlap_grad_reduce),
+        "overlap_allgather": bool(plan.overlap_param_gather),
+    }
+    if plan.precision == int(Precision.FP8):
+        settings["use_fp8"] = True
+    if plan.offload_optimizer == 1:
+        settings["cpu_offload"] = True
+    if plan.pp == 1:
+        settings["batch_size"] = int(plan.micro_batch_size)
+    if plan.recompute == int(Recompute.FULL):
+        settings["gradient_checkpoint_config"] = True
+    if plan.reduce_bytes == 4 and plan.param_bytes == 2:
+        settings["communication_dtype"] = "torch.float32"
+    return settings

@@ -1,0 +1,142 @@
+"""A job as verl's overrides: the parallel and batch part of an actor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.frameworks.framework import Expressed, framework
+from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.frameworks.verl.meaning import ACTOR, MODEL, ROLLOUT
+from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule, Schedule
+from meshwright.plan.words import word
+
+if TYPE_CHECKING:
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
+
+_REASONS = {
+    "param_bytes": "FSDP holds parameters in fp32 or bf16, Megatron bf16 with fp32 copies",
+    "master_weights": "FSDP casts what it gathers, Megatron holds fp32 copies",
+    "recompute_modules": "FSDP recomputes whole layers, or nothing",
+    "dp_replicate": "replicas of a sharding group are FSDP's alone",
+}
+_MODULES = {
+    int(RecomputeModule.CORE_ATTENTION): "core_attn",
+    int(RecomputeModule.MLP): "mlp",
+    int(RecomputeModule.NORM): "layernorm",
+    int(RecomputeModule.MOE_ACTIVATION): "moe_act",
+    int(RecomputeModule.MOE): "moe",
+    int(RecomputeModule.SHARED_EXPERTS): "shared_experts",
+    int(RecomputeModule.MLA_UP_PROJECTION): "mla_up_proj",
+}
+_NARROW = 2
+
+
+def express(job: Job, version: str) -> Expressed:
+    """The overrides that state a job, what they do not say, and what verl cannot run."""
+    plan = job.plan.row(0)
+    sharded = plan.zero_stage == 3
+    refused = _refused(plan, fsdp=sharded)
+    settings = {
+        **_batch(job, plan),
+        **(_fsdp(plan, job) if sharded else _megatron(plan)),
+    }
+    own = framework("verl")
+    differences = unsaid(own, version, settings, job)
+    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    return Expressed(
+        settings=settings,
+        launch=launch_of(job),
+        lost=lost(gone, _REASONS, "verl"),
+        refused=refused,
+    )
+
+
+def _refused(plan: Plan, *, fsdp: bool) -> dict[str, str]:
+    """Why verl cannot run the plan at all."""
+    found: dict[str, str] = {}
+    if int(plan.precision) != int(Precision.BF16):
+        found["precision"] = "actors train in bf16"
+    if plan.pp > 1 and plan.schedule != int(Schedule.ONE_F_ONE_B):
+        found["schedule"] = f"pipelines run 1F1B, not {word('schedule', plan.schedule)}"
+    if fsdp:
+        for name in ("tp", "pp", "ep"):
+            if getattr(plan, name) > 1:
+                found[name] = "FSDP shards parameters only; Megatron shards no parameters"
+        if plan.cp > 1 and plan.context_parallel != int(ContextParallel.ULYSSES):
+            found["context_parallel"] = "sequences are shared over heads (Ulysses)"
+    elif plan.zero_stage == _NARROW:
+        found["zero_stage"] = "Megatron's distributed optimizer is stage 1"
+    return found
+
+
+def _batch(job: Job, plan: Plan) -> dict[str, Any]:
+    work = job.workload
+    nodes = -(-job.cluster.num_gpus // max(job.cluster.gpus_per_node, 1))
+    half = work.seq_len // 2
+    settings: dict[str, Any] = {
+        "data.train_batch_size": work.global_batch_size,
+        "data.max_prompt_length": half,
+        "data.max_response_length": work.seq_len - half,
+        ACTOR + "ppo_mini_batch_size": work.global_batch_size,
+        ACTOR + "ppo_micro_batch_size_per_gpu": int(plan.micro_batch_size),
+        ROLLOUT + "n": 1,
+        MODEL + "path": job.model.name,
+        "trainer.n_gpus_per_node": job.cluster.num_gpus // nodes,
+        "trainer.nnodes": nodes,
+    }
+    if work.recipe.learning_rate is not None:
+        settings[ACTOR + "optim.lr"] = work.recipe.learning_rate
+    if plan.lora_rank:
+        settings[MODEL + "lora_rank"] = int(plan.lora_rank)
+    return settings
+
+
+def _fsdp(plan: Plan, job: Job) -> dict[str, Any]:
+    f = ACTOR + "fsdp_config."
+    settings: dict[str, Any] = {
+        ACTOR + "strategy": "fsdp2",
+        ACTOR + "ulysses_sequence_parallel_size": int(plan.cp),
+        f + "reshard_after_forward": bool(plan.reshard_after_forward),
+        f + "model_dtype": "bfloat16" if plan.param_bytes == _NARROW else "fp32",
+        MODEL + "enable_gradient_checkpointing": plan.recompute == int(Recompute.FULL),
+    }
+    if plan.dp_replicate > 1:
+        settings[f + "fsdp_size"] = job.cluster.num_gpus // int(plan.dp_replicate)
+    if plan.offload_params and plan.offload_optimizer == 1:
+        settings[f + "offload_policy"] = True
+    return settings
+
+
+def _megatron(plan: Plan) -> dict[str, Any]:
+    m = ACTOR + "megatron."
+    settings: dict[str, Any] = {
+        ACTOR + "strategy": "megatron",
+        m + "tensor_model_parallel_size": int(plan.tp),
+        m + "pipeline_model_parallel_size": int(plan.pp),
+        m + "context_parallel_size": int(plan.cp),
+        m + "expert_model_parallel_size": int(plan.ep),
+        m + "expert_tensor_parallel_size": int(plan.etp),
+        m + "sequence_parallel": bool(plan.sequence_parallel),
+        m + "use_distributed_optimizer": bool(plan.zero_stage),
+    }
+    if plan.vpp > 1 and plan.pp > 1:
+        settings[m + "virtual_pipeline_model_parallel_size"] = int(plan.vpp)
+    return settings | _recompute(plan, m + "override_transformer_config.")
+
+
+def _recompute(plan: Plan, prefix: str) -> dict[str, Any]:
+    if plan.recompute == int(Recompute.NONE):
+        return {}
+    if plan.recompute == int(Recompute.SELECTIVE):
+        modules = [name for bit, name in _MODULES.items() if int(plan.recompute_modules) & bit]
+        return {
+            prefix + "recompute_granularity": "selective",
+            prefix + "recompute_modules": modules,
+        }
+    whole = plan.recompute_layers == 0
+    return {
+        prefix + "recompute_granularity": "full",
+        prefix + "recompute_method": "uniform" if whole or plan.recompute_uniform else "block",
+        prefix + "recompute_num_layers": 1 if whole else int(plan.recompute_layers),
+    }
