@@ -67,6 +67,7 @@ def check(paths: tuple[str, ...], **asked: Any) -> int:
     What the files do not state, the model or the GPUs, may be given by options. A folder is
     searched for files that a framework recognizes.
     """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # plans are small; threads cost at start
     if asked["target"]:
         output.check_writable(asked["target"])
     if asked["statistics"] and asked["form"] not in ("text", "json"):

@@ -119,7 +119,9 @@ class Table:
         self.framework = framework
         self.fields = tuple(fields)
         self._by_name: dict[str, list[Field]] = {}
+        self._by_variable: dict[str, list[Field]] = {}
         for item in self.fields:
+            self._by_variable.setdefault(item.variable, []).append(item)
             for spelling in (item.name, *item.aliases):
                 self._by_name.setdefault(plain_name(spelling), []).append(item)
         self._below = tuple(n[:-1] for n in self._by_name if n.endswith(".*"))
@@ -137,7 +139,7 @@ class Table:
 
     def of_variable(self, variable: str, version: str = "") -> tuple[Field, ...]:
         """The fields of a version that set a variable."""
-        return tuple(f for f in self.fields if f.variable == variable and f.exists_in(version))
+        return tuple(f for f in self._by_variable.get(variable, ()) if f.exists_in(version))
 
     def named(self, name: str, version: str = "") -> Field:
         """The field of a known name."""
