@@ -11,6 +11,7 @@ from meshwright.frameworks import complaints
 from meshwright.frameworks.framework import Framework, all_frameworks
 from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.reading import Config, Reading, table_values
+from meshwright.frameworks.saved import saved_values
 from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source
 from meshwright.frameworks.text import parse_source, syntax_of
 
@@ -91,7 +92,7 @@ def read_parsed(
         unknown=tuple(unknown),
         findings=(*config.findings, *missing, *_unknown_findings(framework, unknown)),
     )
-    values = table_values(config)
+    values = saved_values(config) | table_values(config)
     values |= framework.interpret(config, values)
     return Reading(config=config, values=values)
 

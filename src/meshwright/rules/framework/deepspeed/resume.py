@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
-from meshwright.rules.framework.degrees import data_parallel, runs_deepspeed
+from meshwright.rules.framework.degrees import data_parallel, model_ranks, runs_deepspeed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,13 +45,19 @@ def shards_are_read_by_as_many(k: Knobs) -> bool:
     """
     if not runs_deepspeed(k) or k.get("zero_stage", 0) < 1:
         return False
-    return k.saved_dp != data_parallel(k) and not k.get("checkpoint_reshardable", False)
+    return _saved(k) != data_parallel(k) and not k.get("checkpoint_reshardable", False)
+
+
+def _saved(k: Knobs) -> int:
+    """Data-parallel ranks that saved the checkpoint."""
+    stated = k.get("saved_dp")
+    return int(stated) if stated else int(k.saved_num_gpus) // model_ranks(k)
 
 
 @shards_are_read_by_as_many.message
 def _(k: Knobs) -> str:
     return (
-        f"the ZeRO checkpoint was saved by a data-parallel world size of {k.saved_dp}, the current "
+        f"the ZeRO checkpoint was saved by a data-parallel world size of {_saved(k)}, the current "
         f"one is {data_parallel(k)}, and it is not a universal checkpoint"
     )
 
