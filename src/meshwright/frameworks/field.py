@@ -154,8 +154,8 @@ class Table:
 
 
 def plain_name(spelled: str) -> str:
-    """A spelling without what does not tell fields apart: leading dashes, "-" against "_", case."""
-    return spelled.lstrip("-").replace("-", "_").lower()
+    """A spelling without what does not tell fields apart: leading "-" or "+", "-" for "_", case."""
+    return spelled.lstrip("-+").replace("-", "_").lower()
 
 
 @lru_cache(maxsize=64)
