@@ -83,6 +83,7 @@ def _of_model(model: Model) -> dict[str, Any]:
         "num_key_value_heads": attention.num_key_value_heads,
         "head_dim": attention.head_dim,
         "tie_word_embeddings": model.tie_word_embeddings,
+        "model_ties_embeddings": model.tie_word_embeddings,
         "multi_latent_attention": attention.kv_lora_rank is not None,
         "model_family": model.family,
         "mtp_num_layers": sum(run.count for run in model.mtp),
