@@ -62,3 +62,12 @@ def test_the_python_example_of_the_readme_runs():
     names = {}
     exec(example, names)
     assert names["result"].best.plan.tp >= 1
+
+
+def test_files_that_a_page_shows_are_there_for_its_commands():
+    shown = "<!-- file: odd.toml -->\n```toml\n[plan]\ntp = 4.5\n```\n"
+    page = f"{shown}```console\n$ meshwright predict odd.toml\n```\n"
+    fresh = transcripts.rerun(page)
+    assert "odd.toml:2:1" in fresh
+    assert fresh.startswith(shown)
+    assert transcripts.rerun(fresh) == fresh

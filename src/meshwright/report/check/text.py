@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.base.finding import Severity
 from meshwright.report.check.tally import tally_lines
 from meshwright.report.check.visible import harmless
 from meshwright.report.findings import finding_lines
@@ -27,5 +28,7 @@ def lines(report: Report, texts: Texts, *, quiet: bool = False) -> list[str]:
         return found[:-1]
     found += [f"{harmless(c.file)}: {harmless(c.summary)}" for c in report.files if c.summary]
     found += tally_lines(report)
-    code = next((f.code for f in report.findings if f.code), "")
-    return [*found, f"next: meshwright explain {code}"] if code else found
+    worst = max(report.findings, key=lambda f: f.severity, default=None)
+    if worst is not None and worst.code and worst.severity is not Severity.INFO:
+        found.append(f"next: meshwright explain {worst.code}")
+    return found
