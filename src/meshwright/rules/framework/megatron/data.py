@@ -11,6 +11,8 @@ from meshwright.rules.framework.megatron import sources
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
 
+_DATA_SOURCES = ("data_path", "split_data_path", "mock_data")
+
 
 @demand(
     "DAT108",
@@ -269,12 +271,23 @@ def shapes_are_exchanged(k: Knobs) -> bool:
     source=sources.ARGUMENTS,
     consequence='AssertionError: "A single data source must be provided in training mode, '
     'else None"',
-    says="{n_data_sources} data sources",
 )
 def data_sources_compete(k: Knobs) -> bool:
     """A blend (--data-path), paths by split and --mock-data exclude each other.
 
+    Fails: knobs(data_path=["corpus"], mock_data=True)
     Fails: knobs(n_data_sources=2)
+    Passes: knobs(data_path=["corpus"], mock_data=False)
     Passes: knobs(n_data_sources=1)
     """
-    return bool(k.n_data_sources > 1)
+    return _data_sources(k) > 1
+
+
+@data_sources_compete.message
+def _(k: Knobs) -> str:
+    named = [name for name in _DATA_SOURCES if k.get(name)]
+    return " and ".join(named) if named else f"{k.n_data_sources} data sources"
+
+
+def _data_sources(k: Knobs) -> int:
+    return int(k.get("n_data_sources") or sum(bool(k.get(name)) for name in _DATA_SOURCES))

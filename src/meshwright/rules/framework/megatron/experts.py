@@ -34,10 +34,12 @@ def experts_inherit_tensor_parallelism(k: Knobs) -> bool:
     The documented mapping of DeepSeek-V3, TP 2, PP 16 and EP 64 on 1024 GPUs, is refused that way.
 
     Fails: knobs(num_experts=64, tp=2, ep=8)
+    Passes: knobs(num_experts=64, tp=2, ep=8, etp_explicit=1)
     Passes: knobs(num_experts=64, tp=1, ep=8)
     Passes: knobs(num_experts=None, tp=2, ep=1)
     """
-    return bool(is_moe(k) and k.tp > 1 and k.ep > 1 and not k.is_stated("etp"))
+    implied = k.get("etp_explicit") is None and k.get("etp", k.tp) == k.tp
+    return bool(is_moe(k) and k.tp > 1 and k.ep > 1 and implied)
 
 
 @demand(

@@ -215,7 +215,9 @@ def norms_hold_every_multiprocessor(k: Knobs) -> bool:
     Fails: knobs(overlap_grad_reduce=True, te_persistent_norm=True, layernorm_sm_margin=0)
     Passes: knobs(overlap_grad_reduce=True, te_persistent_norm=True, layernorm_sm_margin=16)
     """
-    blocked = k.te_persistent_norm and integer(k.layernorm_sm_margin) == 0
+    stated = k.get("layernorm_sm_margin")
+    margin = integer(k.nvte_fwd_layernorm_sm_margin if stated is None else stated)
+    blocked = k.te_persistent_norm and margin == 0
     return bool(k.overlap_grad_reduce and blocked)
 
 

@@ -24,8 +24,7 @@ ASYNCHRONOUS_FORMATS = ("torch_dist", "fsdp_dtensor")
     confidence="read",
     consequence="AssertionError: --data-cache-path must be provided; a --data-path blend is "
     "refused as well",
-    says="dataloader_fast_cache_load with data_cache_path {data_cache_path}, blend_in_data_path "
-    "{blend_in_data_path}",
+    says="dataloader_fast_cache_load with data_cache_path {data_cache_path}, data_path {data_path}",
 )
 def fast_load_of_no_cache(k: Knobs) -> bool:
     """The fast path trusts index files that were built before, and looks for them in the cache.
@@ -36,8 +35,12 @@ def fast_load_of_no_cache(k: Knobs) -> bool:
     Fails: knobs(dataloader_fast_cache_load=True, data_cache_path="cache", blend_in_data_path=True)
     Passes: knobs(dataloader_fast_cache_load=True, data_cache_path="cache")
     """
-    cached = k.get("data_cache_path") is not None and not k.get("blend_in_data_path")
+    cached = k.get("data_cache_path") is not None and not _is_blend(k)
     return bool(k.dataloader_fast_cache_load and not cached)
+
+
+def _is_blend(k: Knobs) -> bool:
+    return bool(k.get("blend_in_data_path") or k.get("data_path"))
 
 
 @demand(
