@@ -119,8 +119,11 @@ def written(target: Framework, expressed: Expressed) -> dict[str, str]:
     """The files that state what was expressed."""
     from meshwright.frameworks.text.render import render
 
-    text = render(target.syntaxes[0], expressed.settings, launch=expressed.launch)
-    return {target.file_name: text}
+    syntax = expressed.syntax or target.syntaxes[0]
+    text = expressed.text or render(
+        syntax, expressed.settings, launch=expressed.launch, program=expressed.program
+    )
+    return {expressed.file_name or target.file_name: text}
 
 
 def _predictions(

@@ -28,10 +28,16 @@ class Expressed:
 
     `lost` maps a variable to the reason why the framework has no place for its value; `refused` to
     the reason why it cannot run such a plan at all. `launch` is what the launcher must be told:
-    num_gpus, num_nodes, gpus_per_node, environment.
+    num_gpus, num_nodes, gpus_per_node, environment. `text` is the whole file where a framework
+    writes its own; `syntax`, `file_name` and `program` are those of the version that was asked for,
+    "" for the framework's usual ones.
     """
 
     settings: Mapping[str, Any]
+    text: str = ""
+    syntax: str = ""
+    file_name: str = ""
+    program: str = ""
     launch: Mapping[str, Any] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +56,7 @@ class Framework:
     version is not known; `companions` are frameworks whose settings or files stand beside its own.
     `newest` is the newest version that was looked at, and `stack` the entry of the calibration that
     predicts it. `version_of` tells the version that a source's own words betray, "" where they do
-    not.
+    not. `whole` is the job of a configuration that states model and hardware as well.
     """
 
     name: str
@@ -66,6 +72,7 @@ class Framework:
     interpret: Callable[[Config, Mapping[str, Value]], Mapping[str, Value]]
     express: Callable[[Job, str], Expressed] | None = None
     version_of: Callable[[Parsed], str] | None = None
+    whole: Callable[[Config], Job | None] | None = None
     aliases: tuple[str, ...] = ()
     stack: str = "default"
 

@@ -67,12 +67,15 @@ def draft(
     """The job that a configuration states, with `model` and `cluster` where they are given."""
     plan, problems = _plan(reading)
     missing: list[str] = []
+    stack = reading.config.framework.stack
+    if (whole := _whole(reading)) is not None:
+        model, cluster, stack = model or whole.model, cluster or whole.cluster, whole.stack
     models = _models(reading, model, plan, missing)
     clusters = _clusters(reading, cluster, plan, missing)
     first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
     workloads = _workloads(reading, first, second, missing)
     jobs = [
-        Job(model=m, cluster=c, workload=w, plan=p, stack=reading.config.framework.stack)
+        Job(model=m, cluster=c, workload=w, plan=p, stack=stack)
         for m, c, w, p in zip(models, clusters, workloads, (first, second), strict=True)
     ]
     return Drafted(
@@ -81,6 +84,12 @@ def draft(
         missing=tuple(missing),
         problems=tuple(problems),
     )
+
+
+def _whole(reading: Reading) -> Job | None:
+    """The job of a configuration that states model and hardware as well."""
+    read = reading.config.framework.whole
+    return None if read is None else read(reading.config)
 
 
 # The plan
