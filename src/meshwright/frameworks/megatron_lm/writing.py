@@ -1,4 +1,4 @@
-"""A job as Megatron-LM's argument list."""
+"""A job as Megatron-LM's argument list, and by the tables of its kin."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 from meshwright.frameworks.field import release
 from meshwright.frameworks.framework import Expressed
 from meshwright.frameworks.framework import framework as by_name
+from meshwright.frameworks.inverse import launch_of
 from meshwright.frameworks.megatron_lm.spelling import lost_of, spelled, unplaced
 from meshwright.frameworks.megatron_lm.wording import environment, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from meshwright.frameworks.framework import Framework
     from meshwright.plan.job import Job
 
-_LAYOUTS_SINCE = (0, 13)
+    Translation = Callable[[dict[str, Any], Job], tuple[dict[str, Any], dict[str, Any]]]
+
+_LAYOUTS_SINCE = {"megatron-lm": (0, 13)}
 _SILENT = frozenset({"init_model_with_meta_device", "qk_norm", "recompute_num_layers"})
 
 
@@ -26,24 +29,25 @@ def express(job: Job, version: str) -> Expressed:
 
 
 def express_as(
-    framework: Framework,
-    job: Job,
-    version: str,
-    *,
-    also: Mapping[str, Any] | None = None,
+    framework: Framework, job: Job, version: str, *, translate: Translation | None = None
 ) -> Expressed:
-    """A job by a framework's own table; `also` holds settings besides, by name."""
-    layouts = not version or release(version)[:2] >= _LAYOUTS_SINCE
-    said = wording(job, layouts=layouts)
-    raw = _with_positions(said.values)
-    settings = spelled(framework, version, raw) | dict(also or {})
+    """A job by a framework's own table.
+
+    `translate` takes raw values and returns those that the table spells, and settings by name.
+    """
+    since = _LAYOUTS_SINCE.get(framework.name, (0,))
+    said = wording(job, layouts=not version or release(version)[:2] >= since)
+    raw, also = _with_positions(said.values), {}
+    if translate is not None:
+        raw, also = translate(raw, job)
+    settings = spelled(framework, version, raw) | also
     reasons = said.lost | {
-        name: f"{framework.title} {version} has no setting for it"
+        name: f"{framework.title} {version} has no setting for it".replace("  ", " ")
         for name in unplaced(framework, version, raw)
         if name not in _SILENT
     }
-    lost = said.lost | lost_of(framework, version, settings, job, reasons=reasons)
-    lost = {name: why for name, why in lost.items() if name not in said.refused}
+    found = lost_of(framework, version, settings, job, reasons=reasons)
+    lost = {n: why for n, why in {**said.lost, **found}.items() if n not in said.refused}
     return Expressed(settings=settings, launch=launch(job), lost=lost, refused=dict(said.refused))
 
 
@@ -55,11 +59,4 @@ def _with_positions(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def launch(job: Job) -> dict[str, Any]:
     """What the launcher must be told."""
-    cluster = job.cluster
-    per_node = max(min(cluster.gpus_per_node, cluster.num_gpus), 1)
-    return {
-        "num_gpus": cluster.num_gpus,
-        "num_nodes": -(-cluster.num_gpus // per_node),
-        "gpus_per_node": per_node,
-        "environment": environment(job),
-    }
+    return {**launch_of(job), "environment": environment(job)}
