@@ -6,12 +6,12 @@ found by writing the job before and after in the framework's words and comparing
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.words import shown
-from meshwright.plan.words import word
+from meshwright.plan.words import FIELDS, word
 from meshwright.rules.rule import as_numpy
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Edit, Finding, Label
     from meshwright.frameworks.jobs import Drafted
     from meshwright.frameworks.reading import Reading
+    from meshwright.frameworks.setting import Setting
+    from meshwright.plan.job import Job
     from meshwright.rules.rule import Rule
 
 _MOST_LABELS = 6
@@ -83,9 +85,20 @@ def _labels(reading: Reading, names: Iterable[str]) -> tuple[Label, ...]:
         if name in _ALWAYS_ASKED:
             continue
         for setting in reading.settings_of(name):
-            label = setting.label(f"{name} = {shown(reading.values[name].value)}")
+            label = setting.label(_says(reading, name, setting))
             found.setdefault((label.file, label.line, label.column), label)
     return tuple(found.values())[:_MOST_LABELS]
+
+
+def _says(reading: Reading, name: str, setting: Setting) -> str:
+    """What a setting says of a variable; where several state it together, what it says itself."""
+    value = reading.values[name]
+    if len(value.settings) > 1:
+        field = reading.config.framework.table.find(setting.spelled, reading.config.version)
+        own = field.variable if field is not None else ""
+        if own != name:
+            return f"{own or setting.spelled} = {shown(setting.value)}"
+    return f"{name} = {shown(value.value)}"
 
 
 # Fixes
@@ -114,13 +127,32 @@ def _silencing(
     singles = [{name: value} for name, values in offered.items() for value in values]
     together = {name: values[0] for name, values in offered.items()}
     for changes in (*singles, together):
-        job = drafted.job.with_plan(drafted.job.plan.replace(**changes))
         try:
-            if not bool(rule.condition(as_numpy(job))):
+            if not bool(rule.condition(as_numpy(changed(drafted.job, changes)))):
                 return changes
         except (TypeError, ValueError):
             continue
     return {}
+
+
+def changed(job: Job, changes: Mapping[str, Any]) -> Job:
+    """The job with fields of its plan, workload, loading, runtime or recipe changed."""
+    work = job.workload
+    parts = {
+        name: replace(getattr(work, name), **_of(getattr(work, name), changes))
+        for name in ("loading", "runtime", "recipe")
+    }
+    return replace(
+        job,
+        plan=replace(job.plan, **_of(job.plan, changes)),
+        workload=replace(work, **_of(work, changes), **parts),
+    )
+
+
+def _of(noun: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the changes that are fields of a noun."""
+    names = {item.name for item in fields(noun)}
+    return {name: value for name, value in changes.items() if name in names}
 
 
 def _plan_difference(
@@ -132,12 +164,27 @@ def _plan_difference(
         return {}
     try:
         before = express(drafted.job, reading.config.version).settings
-        changed = drafted.job.with_plan(drafted.job.plan.replace(**changes))
-        after = express(changed, reading.config.version).settings
+        after = express(changed(drafted.job, changes), reading.config.version).settings
     except MeshwrightError:
         return {}
     names = dict.fromkeys((*before, *after))
-    return {n: after.get(n) for n in names if before.get(n) != after.get(n)}
+    different = {n: after.get(n) for n in names if before.get(n) != after.get(n)}
+    return {**dict.fromkeys(_overruled(reading, changes, different)), **different}
+
+
+def _overruled(
+    reading: Reading, changes: Mapping[str, Any], different: Mapping[str, Any]
+) -> list[str]:
+    """Stated fields that say a changed variable in another way than it will be said."""
+    from meshwright.frameworks.jobs import SHAPE
+
+    table = reading.config.framework.table
+    stated = [s for name in changes for s in reading.settings_of(name)]
+    if any(s.name in different for s in stated):
+        return []
+    kept = {*SHAPE, *FIELDS} - {*changes}
+    known = ((s, table.find(s.spelled, reading.config.version)) for s in stated)
+    return [s.name for s, field in known if field is not None and field.variable not in kept]
 
 
 def _own_words(reading: Reading, variable: str, value: Any) -> tuple[str, Any] | None:
