@@ -1,4 +1,4 @@
-"""What a user has beside the config: model, hardware, GPUs, framework, version; from a case's facts.
+"""What a user has beside the config, from a case's facts: model, hardware, framework, version.
 
 Only `model`, `hardware`, `gpus`, `version` of the facts and the case's `framework` are looked at.
 Hardware is free text ("A100 80GB, 2 nodes"); names are those that the product's catalogues know.
@@ -256,7 +256,7 @@ FABRICS = (  # by what people call a network; the first that is found
 
 
 def gpus_of(hardware: str, count: Any) -> str | Cluster | None:
-    """The cluster that the facts describe; only the device's name where they do not say how many."""
+    """The cluster that the facts describe; the device's name alone where they do not say how many."""
     device = device_of(hardware)
     if device is None:
         return None

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import yaml
 from answer import ask, got_of
 from given import given_of
-from judging import judge
+from judging import judge, not_compared
 
 
 def cases_in(folder: Path) -> list[dict[str, Any]]:
@@ -41,6 +41,7 @@ def result_of(case: dict[str, Any]) -> dict[str, Any]:
         "got": {**got_of(answer), "figures": dict(answer.figures)},
         "ok": judged.ok,
         "why": judged.why,
+        "not_compared": not_compared(expected),
     }
 
 

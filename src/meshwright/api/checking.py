@@ -129,6 +129,7 @@ def _unreadable(file: str, error: InvalidInput) -> Checked:
 
 def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
+    from meshwright.rules.estimates import estimate_figures, estimate_findings, estimates
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
 
@@ -140,14 +141,15 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
 
         notes = distance(reading, linted.drafted)
     numbers = figures(reading, linted.drafted)
+    stated_here = estimates(reading, linted.drafted, numbers)
     config = reading.config
     return Checked(
         file=config.sources[0].file if config.sources else "",
         framework=config.framework.name,
         version=config.version,
-        findings=(*linted.findings, *notes),
+        findings=(*linted.findings, *estimate_findings(stated_here), *notes),
         summary=_summary(reading, linted, numbers),
-        figures=numbers,
+        figures={**numbers, **estimate_figures(stated_here)},
         sources={s.file: s.text for s in sources(reading)},
     )
 
