@@ -71,7 +71,7 @@ def draft(
     if (whole := _whole(reading)) is not None:
         model, cluster, stack = model or whole.model, cluster or whole.cluster, whole.stack
     models = _models(reading, model, plan, missing)
-    if not models[0].is_moe and plan.ep == 1 and not reading.is_stated("etp"):
+    if not models[0].is_moe and plan.ep == 1 and reading.value("etp_explicit") is None:
         plan = plan.replace(etp=1)  # frameworks let it default to tp, and do not use it
     clusters = _clusters(reading, cluster, plan, missing)
     first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
