@@ -177,6 +177,8 @@ def loaded_weights_are_sent(k: Knobs) -> bool:
     Passes: knobs(framework="accelerate 1.15", use_fsdp=True, fsdp_cpu_ram_efficient_loading=True,
         fsdp_sync_module_states=True)
     """
-    if not k.get("use_fsdp", False) or k.get("fsdp_cpu_ram_efficient_loading", False) is not True:
+    if not k.get("use_fsdp", False) or not k.is_stated("fsdp_cpu_ram_efficient_loading"):
+        return False
+    if not k.fsdp_cpu_ram_efficient_loading:
         return False
     return k.get("fsdp_sync_module_states", True) is False
