@@ -48,7 +48,9 @@ def _gradients(m: Meanings, half: str) -> None:
     if half == "bf16":
         narrow = m.value("grad_reduce_in_bf16") or m.value("main_grads_dtype", "fp32") != "fp32"
         wide = not narrow
-    m.follow("accumulate_allreduce_grads_in_fp32", wide and half != "fp32", *sources, half)
+    stated = bool(m.value("accumulate_allreduce_grads_in_fp32"))  # also where it contradicts
+    accumulates = (wide or stated) and half != "fp32"
+    m.follow("accumulate_allreduce_grads_in_fp32", accumulates, *sources, half)
     m.follow("grad_reduce_dtype", "fp32" if wide else half, *sources)
     m.follow("grad_bytes", 4 if wide else 2, *sources)
     m.follow("reduce_bytes", 4 if wide else 2, *sources)
