@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.deferred import Deferred
 from meshwright.frameworks.reading import Config, Reading, table_values
 from meshwright.frameworks.setting import Setting, Source, Span, Value
 from meshwright.model.architecture import Experts
 from meshwright.plan.words import FIELDS, word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from meshwright.frameworks.framework import Framework
     from meshwright.model.architecture import Model
@@ -60,18 +61,27 @@ def unsaid(
     version: str,
     settings: Mapping[str, Any],
     job: Job,
-) -> dict[str, tuple[Any, Any]]:
+    *,
+    but_not: Container[str] = (),
+) -> Mapping[str, tuple[Any, Any]]:
     """Fields of the plan that the settings do not say: their words in the job, and as read back.
 
-    Fields that make no difference to the plan are left out.
+    Fields that make no difference to the plan, and those of `but_not`, are left out. Nothing is
+    read back before the answer is looked into.
     """
-    back = plan_of(framework, version, settings, job)
-    plan = job.plan.row(0)
-    return {
-        name: (word(name, getattr(plan, name)), word(name, getattr(back, name)))
-        for name in FIELDS
-        if getattr(plan, name) != getattr(back, name) and not _is_idle(name, plan)
-    }
+
+    def found() -> dict[str, tuple[Any, Any]]:
+        back = plan_of(framework, version, settings, job)
+        plan = job.plan.row(0)
+        return {
+            name: (word(name, getattr(plan, name)), word(name, getattr(back, name)))
+            for name in FIELDS
+            if name not in but_not
+            and getattr(plan, name) != getattr(back, name)
+            and not _is_idle(name, plan)
+        }
+
+    return Deferred(found)
 
 
 def plan_of(framework: Framework, version: str, settings: Mapping[str, Any], job: Job) -> Plan:
@@ -100,12 +110,15 @@ def reading_of(
 
 def lost(
     differences: Mapping[str, tuple[Any, Any]], reasons: Mapping[str, str], title: str
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """The reasons why fields are lost, a plain one where the framework's code names none."""
-    return {
-        name: reasons.get(name) or f"{title} has no setting for it and runs with {shown(theirs)}"
-        for name, (_, theirs) in differences.items()
-    }
+    return Deferred(
+        lambda: {
+            name: reasons.get(name)
+            or f"{title} has no setting for it and runs with {shown(theirs)}"
+            for name, (_, theirs) in differences.items()
+        }
+    )
 
 
 def launch_of(job: Job) -> dict[str, Any]:

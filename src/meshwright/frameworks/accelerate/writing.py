@@ -46,8 +46,7 @@ def write(own: Framework, job: Job, version: str) -> Expressed:
     plan = job.plan.row(0)
     refused = refusals(plan, MESH, own.title)
     settings = {**_launched(job, plan), **_sharding(job, plan), **mesh_settings(plan, MESH)}
-    gone = unsaid(own, version, settings, job)
-    gone = {name: pair for name, pair in gone.items() if name not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),

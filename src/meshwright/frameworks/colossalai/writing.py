@@ -38,8 +38,7 @@ def express(job: Job, version: str) -> Expressed:
     refused = _refused(plan)
     settings = {**_mesh(plan), **_pipeline(job, plan), **_precision(plan)}
     own = framework("colossalai")
-    differences = unsaid(own, version, settings, job)
-    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),

@@ -53,8 +53,7 @@ def write(own: Any, job: Job, version: str) -> Expressed:
     plan = job.plan.row(0)
     refused = refusals(plan)
     settings = {**_batch(job, plan), **_optimizer(job, plan), **zero_settings(plan), **_mesh(plan)}
-    gone = unsaid(framework("deepspeed"), version, settings, job)
-    gone = {name: pair for name, pair in gone.items() if name not in refused}
+    gone = unsaid(framework("deepspeed"), version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),

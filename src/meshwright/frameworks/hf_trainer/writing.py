@@ -34,8 +34,7 @@ def write(own: Framework, job: Job, version: str) -> Expressed:
     refused = refusals(plan, HF_MESH, own.title)
     settings = {**_trained(job, plan), **_adapters(plan), **_run(plan)}
     settings |= mesh_settings(plan, HF_MESH)
-    gone = unsaid(own, version, settings, job)
-    gone = {name: pair for name, pair in gone.items() if name not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),

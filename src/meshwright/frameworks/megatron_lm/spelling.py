@@ -64,7 +64,7 @@ def differences(
     framework: Framework, version: str, settings: Mapping[str, Any], job: Job
 ) -> dict[str, tuple[Any, Any]]:
     """Fields of the plan that read back otherwise, those aside that spell the same stages."""
-    found = unsaid(framework, version, settings, job)
+    found = dict(unsaid(framework, version, settings, job))
     same = _same_stages(framework, version, settings, job)
     if same:
         for name in _SPLIT_FIELDS:

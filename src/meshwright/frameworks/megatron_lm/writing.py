@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.deferred import Deferred
 from meshwright.frameworks.field import release
 from meshwright.frameworks.framework import Expressed
 from meshwright.frameworks.framework import framework as by_name
@@ -46,9 +47,14 @@ def express_as(
         for name in unplaced(framework, version, raw)
         if name not in _SILENT
     }
-    found = lost_of(framework, version, settings, job, reasons=reasons)
-    lost = {n: why for n, why in {**said.lost, **found}.items() if n not in said.refused}
-    return Expressed(settings=settings, launch=launch(job), lost=lost, refused=dict(said.refused))
+
+    def lost() -> dict[str, str]:
+        found = {**said.lost, **lost_of(framework, version, settings, job, reasons=reasons)}
+        return {name: why for name, why in found.items() if name not in said.refused}
+
+    return Expressed(
+        settings=settings, launch=launch(job), lost=Deferred(lost), refused=dict(said.refused)
+    )
 
 
 def _with_positions(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,8 +46,7 @@ def express(job: Job, version: str) -> Expressed:
         **_checkpoints(job),
     }
     own = framework("nanotron")
-    differences = unsaid(own, version, settings, job)
-    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),

@@ -28,8 +28,7 @@ def express(job: Job, version: str) -> Expressed:
     refused = _refused(plan)
     settings = {**_mesh(plan), **_batch(job, plan), **_precision(plan), **_switches(plan)}
     own = framework("paddlenlp")
-    differences = unsaid(own, version, settings, job)
-    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings={"model_name_or_path": job.model.name, **settings},
         launch=launch_of(job),

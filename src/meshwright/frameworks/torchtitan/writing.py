@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.deferred import Deferred
 from meshwright.frameworks.field import release
 from meshwright.frameworks.framework import Expressed, framework
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
@@ -65,15 +66,21 @@ def express(job: Job, version: str) -> Expressed:
         **_optimizer(job),
     }
     own = framework("torchtitan")
-    differences = {
-        name: pair
-        for name, pair in unsaid(own, version, settings, job).items()
-        if name not in refused and not (name in _SAME and "layout" not in refused)
-    }
-    gone = lost(differences, _REASONS, "torchtitan")
-    if models.registered(job.model.name) is None:
-        gone["model_name"] = f"no registered model is {job.model.name}; add one to the registry"
-    return Expressed(settings=settings, launch=launch_of(job), lost=gone, refused=refused)
+    silent = {*refused, *(() if "layout" in refused else _SAME)}
+    gone = lost(unsaid(own, version, settings, job, but_not=silent), _REASONS, "torchtitan")
+    return Expressed(
+        settings=settings,
+        launch=launch_of(job),
+        lost=Deferred(lambda: {**gone, **_unregistered(job)}),
+        refused=refused,
+    )
+
+
+def _unregistered(job: Job) -> dict[str, str]:
+    """The model, where torchtitan has none of its name."""
+    if models.registered(job.model.name) is not None:
+        return {}
+    return {"model_name": f"no registered model is {job.model.name}; add one to the registry"}
 
 
 def _refused(job: Job, plan: Plan, version: str) -> dict[str, str]:

@@ -42,8 +42,7 @@ def express(job: Job, version: str) -> Expressed:
         **(_fsdp(plan, job) if sharded else _megatron(plan)),
     }
     own = framework("verl")
-    differences = unsaid(own, version, settings, job)
-    gone = {n: pair for n, pair in differences.items() if n not in refused}
+    gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),
