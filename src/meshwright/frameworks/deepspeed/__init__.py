@@ -45,9 +45,10 @@ def recognizes(parsed: Parsed) -> float:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the JSON means, with what remarks tell of the trainer around it."""
     from meshwright.frameworks.deepspeed.meaning import meaning
+    from meshwright.frameworks.deepspeed.pipeline import remarked_pipeline
     from meshwright.frameworks.deepspeed.trainer import remarked_trainer
 
-    found = meaning(config, values)
+    found = remarked_pipeline(config) | meaning(config, values)
     return found | remarked_trainer(config, {**values, **found})
 
 

@@ -221,3 +221,60 @@ def _(k: Knobs) -> str:
 def _(k: Knobs) -> Mapping[str, Any]:
     elements = int(BUFFER_SHARE * k.gpu_mem_bytes / BYTES_OF_OVERLAP / 2 * 0.99) // 2 * 2
     return {"reduce_bucket_size": elements, "allgather_bucket_size": elements}
+
+
+LEAST_PER_LAYER = 8  # times hidden_size squared, parameters of a dense layer with few KV heads
+
+
+def _layer_parameters(k: Knobs) -> float:
+    """At least so many parameters has a dense layer."""
+    return float(LEAST_PER_LAYER * k.hidden_size**2)
+
+
+@demand(
+    "COM221",
+    "Stage 3 fetches less than a layer ahead",
+    severity=Severity.INFO,
+    section="7.2",
+    scope="deepspeed",
+    source="DeepSpeed deepspeed/runtime/zero/partitioned_param_coordinator.py (0.19.8); DeepSpeed "
+    "issue 1174",
+    consequence="all-gathers go out in small messages, weight by weight, and wait for latency "
+    "instead of running ahead of the compute",
+    confidence="read",
+)
+def a_layer_is_fetched_ahead(k: Knobs) -> bool:
+    """Parameters are gathered ahead of use up to stage3_prefetch_bucket_size elements.
+
+    A bucket below one layer leaves most of the next layer to be gathered when it is needed. Only a
+    size that the file states is judged; small parameters are best kept by
+    stage3_param_persistence_threshold, and where the model fits, ZeRO-2 gathers once a step.
+
+    Fails: knobs(framework="deepspeed 0.19", zero_stage=3, prefetch_bucket_size=5e7,
+        hidden_size=4096, num_experts=0, num_gpus=8)
+    Passes: knobs(framework="deepspeed 0.19", zero_stage=3, prefetch_bucket_size=5e8,
+        hidden_size=4096, num_experts=0, num_gpus=8)
+    """
+    if not runs_deepspeed(k) or k.get("zero_stage", 0) != 3:
+        return False
+    if not k.is_stated("prefetch_bucket_size"):
+        return False
+    if k.get("num_experts") or k.num_gpus == 1:
+        return False
+    return bool(k.prefetch_bucket_size < _layer_parameters(k))
+
+
+@a_layer_is_fetched_ahead.message
+def _(k: Knobs) -> str:
+    share = k.prefetch_bucket_size / _layer_parameters(k)
+    each = 2 * k.hidden_size**2 / k.num_gpus
+    return (
+        f"stage3_prefetch_bucket_size {k.prefetch_bucket_size:.3g} holds {share:.0%} of a layer of "
+        f"{_layer_parameters(k):.3g} parameters or more: all-gathers of single weights are small "
+        f"messages, {format_bytes(each)} from each of {k.num_gpus} ranks"
+    )
+
+
+@a_layer_is_fetched_ahead.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    return {"prefetch_bucket_size": int(1.5 * _layer_parameters(k))}
