@@ -96,10 +96,10 @@ def recompute_is_unknown(k: Knobs) -> bool:
     """The list of modules grows with the version: shared_experts from 0.14, gdn_norm_out from 0.19.
 
     Fails: knobs(recompute="partial")
-    Fails: knobs(recompute="selective", recompute_modules=["attention"])
-    Fails: knobs(framework="megatron-lm 0.12", recompute="selective",
-        recompute_modules=["shared-experts"])
-    Passes: knobs(recompute="selective", recompute_modules=["core-attention", "shared-experts"])
+    Fails: megatron-lm 0.19: --recompute-granularity selective --recompute-modules attention
+    Fails: megatron-lm 0.12: --recompute-granularity selective --recompute-modules shared_experts
+    Passes: megatron-lm 0.19: --recompute-granularity selective
+        --recompute-modules core_attn shared_experts
     """
     return k.recompute not in ("none", "selective", "full") or bool(_unknown_modules(k))
 
@@ -167,8 +167,8 @@ def recompute_shifts_the_scales(k: Knobs) -> bool:
 def two_quantizations(k: Knobs) -> bool:
     """A product has one quantized format.
 
-    Fails: knobs(fp8="hybrid", fp4="e2m1")
-    Passes: knobs(fp8="hybrid", fp4=None)
+    Fails: megatron-lm 0.19: --fp8-format hybrid --fp4-format e2m1
+    Passes: megatron-lm 0.19: --fp8-format hybrid
     """
     return bool(k.get("fp8") and k.get("fp4"))
 
@@ -188,9 +188,9 @@ def two_quantizations(k: Knobs) -> bool:
 def layer_graphs_cannot_replay(k: Knobs) -> bool:
     """A graph of one layer holds its buffers; recomputing or swapping them happens outside it.
 
-    Fails: knobs(cuda_graph_impl="local", recompute="full")
+    Fails: megatron-lm 0.19: --cuda-graph-impl local --recompute-granularity full
     Fails: knobs(cuda_graph_impl="transformer_engine", recompute="none", cpu_offloading=True)
-    Passes: knobs(cuda_graph_impl="full_iteration", recompute="full")
+    Passes: megatron-lm 0.19: --cuda-graph-impl full_iteration --recompute-granularity full
     """
     layered = k.cuda_graph_impl in ("local", "transformer_engine")
     return bool(layered and (k.get("recompute") == "full" or k.get("cpu_offloading")))
@@ -211,8 +211,8 @@ def layer_graphs_cannot_replay(k: Knobs) -> bool:
 def graph_cannot_look_at_the_loss(k: Knobs) -> bool:
     """The check reads the loss on the host in the middle of the step, which a graph cannot do.
 
-    Fails: knobs(cuda_graph_impl="full_iteration", check_for_nan=True)
-    Passes: knobs(cuda_graph_impl="full_iteration", check_for_nan=False)
+    Fails: megatron-lm 0.19: --cuda-graph-impl full_iteration
+    Passes: megatron-lm 0.19: --cuda-graph-impl full_iteration --no-check-for-nan-in-loss-and-grad
     """
     return bool(k.cuda_graph_impl == "full_iteration" and k.check_for_nan)
 
@@ -233,8 +233,8 @@ def graphs_are_unknown(k: Knobs) -> bool:
 
     The older values of enabled and external graphs are mapped.
 
-    Fails: knobs(cuda_graph_impl="layer")
-    Passes: knobs(cuda_graph_impl="local")
+    Fails: megatron-lm 0.19: --cuda-graph-impl layer
+    Passes: megatron-lm 0.19: --cuda-graph-impl local
     """
     return k.cuda_graph_impl not in GRAPHS
 
@@ -253,7 +253,8 @@ def graphs_are_unknown(k: Knobs) -> bool:
 def pattern_without_positions_is_cut(k: Knobs) -> bool:
     """Every n-th layer goes without rotary positions, and the last period must be whole.
 
-    Fails: knobs(no_rope_freq=3, num_hidden_layers=8)
-    Passes: knobs(no_rope_freq=4, num_hidden_layers=8)
+    Fails: megatron-lm 0.19: --no-rope-freq 3 --num-layers 8
+    Passes: megatron-lm 0.19: --no-rope-freq 4 --num-layers 8
     """
-    return isinstance(k.no_rope_freq, int) and bool(k.num_hidden_layers % k.no_rope_freq)
+    period = sources.integer(k.no_rope_freq)
+    return period is not None and bool(k.num_hidden_layers % period)

@@ -35,8 +35,8 @@ def reduction_order_varies(k: Knobs) -> bool:
 
     Megatron up to 0.18 and Bridge still accept Tree.
 
-    Fails: knobs(deterministic=True, nccl_algo="Tree")
-    Passes: knobs(deterministic=True, nccl_algo="Ring")
+    Fails: megatron-lm 0.19: NCCL_ALGO=Tree torchrun pretrain_gpt.py --deterministic-mode
+    Passes: megatron-lm 0.19: NCCL_ALGO=Ring torchrun pretrain_gpt.py --deterministic-mode
     """
     chosen = str(k.nccl_algo).split(",")
     return bool(k.deterministic and any(a not in DETERMINISTIC_ALGORITHMS for a in chosen))
@@ -58,9 +58,9 @@ def reduction_order_varies(k: Knobs) -> bool:
 def fused_kernels_are_not_repeatable(k: Knobs) -> bool:
     """Both kernels add in the order in which blocks arrive.
 
-    Fails: knobs(deterministic=True, cross_entropy_loss_fusion=True)
-    Fails: knobs(deterministic=True, cross_entropy_loss_fusion=False, overlap_tp=True)
-    Passes: knobs(deterministic=True, cross_entropy_loss_fusion=False, overlap_tp=False)
+    Fails: megatron-lm 0.19: --deterministic-mode --cross-entropy-loss-fusion
+    Fails: megatron-lm 0.19: --deterministic-mode --tp-comm-overlap
+    Passes: megatron-lm 0.19: --deterministic-mode
     """
     return bool(k.deterministic and (k.get("cross_entropy_loss_fusion") or k.get("overlap_tp")))
 
@@ -80,8 +80,8 @@ def fused_kernels_are_not_repeatable(k: Knobs) -> bool:
 def engine_loss_is_disabled(k: Knobs) -> bool:
     """The engine's fused loss gave unstable training; 0.17 still runs it.
 
-    Fails: knobs(cross_entropy_loss_fusion=True, cross_entropy_fusion_impl="te")
-    Passes: knobs(cross_entropy_loss_fusion=True, cross_entropy_fusion_impl="native")
+    Fails: megatron-lm 0.19: --cross-entropy-loss-fusion --cross-entropy-fusion-impl te
+    Passes: megatron-lm 0.19: --cross-entropy-loss-fusion --cross-entropy-fusion-impl native
     """
     return bool(k.cross_entropy_loss_fusion and k.cross_entropy_fusion_impl == "te")
 
@@ -101,10 +101,10 @@ def engine_loss_is_disabled(k: Knobs) -> bool:
 def sharp_has_no_group(k: Knobs) -> bool:
     """One group gets the switches: the data-parallel one, or that across optimizer instances.
 
-    Fails: knobs(use_sharp=False, sharp_enabled_group="dp")
-    Fails: knobs(use_sharp=True, sharp_enabled_group="tp")
-    Fails: knobs(use_sharp=True, sharp_enabled_group="dp_replica")
-    Passes: knobs(use_sharp=True, sharp_enabled_group="dp")
+    Fails: megatron-lm 0.19: --sharp-enabled-group dp
+    Fails: megatron-lm 0.19: --use-sharp --sharp-enabled-group tp
+    Fails: megatron-lm 0.19: --use-sharp --sharp-enabled-group dp_replica
+    Passes: megatron-lm 0.19: --use-sharp --sharp-enabled-group dp
     """
     group = k.sharp_enabled_group
     single = degree(k, "num_distributed_optimizer_instances") == 1
@@ -154,8 +154,10 @@ def kernels_start_in_any_order(k: Knobs) -> bool:
 def gathers_queue_behind_products(k: Knobs) -> bool:
     """In a single hardware queue the next layer's gather cannot start before this layer ends.
 
-    Fails: knobs(use_megatron_fsdp=True, cuda_device_max_connections=1)
-    Passes: knobs(use_megatron_fsdp=True, cuda_device_max_connections=8)
+    Fails: megatron-lm 0.19: CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun pretrain_gpt.py
+        --use-megatron-fsdp
+    Passes: megatron-lm 0.19: CUDA_DEVICE_MAX_CONNECTIONS=8 torchrun pretrain_gpt.py
+        --use-megatron-fsdp
     """
     sharded = k.get("use_torch_fsdp2") or k.get("use_megatron_fsdp")
     return bool(sharded and integer(k.cuda_device_max_connections) == 1)
@@ -176,8 +178,10 @@ def gathers_queue_behind_products(k: Knobs) -> bool:
 def gathers_are_staggered(k: Knobs) -> bool:
     """Gathers of all stages at the same moment cost the pipeline once; Bridge aligns them here.
 
-    Fails: knobs(pp=4, vpp=2, overlap_param_gather=True, align_param_gather=False)
-    Passes: knobs(pp=4, vpp=2, overlap_param_gather=True, align_param_gather=True)
+    Fails: megatron-lm 0.19: --pipeline-model-parallel-size 4
+        --num-virtual-stages-per-pipeline-rank 2 --overlap-param-gather --no-align-param-gather
+    Passes: megatron-lm 0.19: --pipeline-model-parallel-size 4
+        --num-virtual-stages-per-pipeline-rank 2 --overlap-param-gather
     """
     chunked = k.pp > 1 and k.vpp > 1
     return bool(chunked and k.overlap_param_gather and not k.align_param_gather)
@@ -196,8 +200,8 @@ def gathers_are_staggered(k: Knobs) -> bool:
 def buckets_are_stated_twice(k: Knobs) -> bool:
     """Either the size of a bucket follows from their number, or the number from the size.
 
-    Fails: knobs(bucket_elements=40000000, num_buckets=8)
-    Passes: knobs(bucket_elements=40000000, num_buckets=None)
+    Fails: megatron-lm 0.19: --ddp-bucket-size 40000000 --ddp-num-buckets 8
+    Passes: megatron-lm 0.19: --ddp-bucket-size 40000000
     """
     return k.get("bucket_elements") is not None and k.get("num_buckets") is not None
 
@@ -242,8 +246,8 @@ def buckets_have_odd_sizes(k: Knobs) -> bool:
 def nothing_to_register(k: Knobs) -> bool:
     """It registers the buffers of Megatron-FSDP with NCCL, so it needs both.
 
-    Fails: knobs(fsdp_manual_registration=True, use_megatron_fsdp=True, nccl_ub=False)
-    Passes: knobs(fsdp_manual_registration=True, use_megatron_fsdp=True, nccl_ub=True)
+    Fails: megatron-lm 0.19: --fsdp-manual-registration --use-megatron-fsdp
+    Passes: megatron-lm 0.19: --fsdp-manual-registration --use-megatron-fsdp --use-nccl-ub
     """
     ready = k.get("use_megatron_fsdp") and k.get("nccl_ub")
     return bool(k.fsdp_manual_registration and not ready)

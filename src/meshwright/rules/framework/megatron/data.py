@@ -70,9 +70,9 @@ def _(k: Knobs) -> dict[str, int]:
 def schedule_units_are_mixed(k: Knobs) -> bool:
     """Length of the run, decay and warm-up are counted either in iterations or in samples.
 
-    Fails: knobs(train_iters=1000, train_samples=512000)
-    Fails: knobs(train_iters=1000, lr_warmup_samples=5000)
-    Passes: knobs(train_iters=1000, lr_warmup_samples=0)
+    Fails: megatron-lm 0.19: --train-iters 1000 --train-samples 512000
+    Fails: megatron-lm 0.19: --train-iters 1000 --lr-warmup-samples 5000
+    Passes: megatron-lm 0.19: --train-iters 1000 --lr-warmup-samples 0
     """
     if k.get("train_iters") is None:
         return False
@@ -103,8 +103,8 @@ def rampup_is_ignored(k: Knobs) -> bool:
 
     Write the ramp as --step-batch-size-schedule, which replaces it.
 
-    Fails: knobs(rampup_batch_size=[32, 32, 100000], global_batch_size=512)
-    Passes: knobs(rampup_batch_size=None, global_batch_size=512)
+    Fails: megatron-lm 0.19: --rampup-batch-size 32 32 100000 --global-batch-size 512
+    Passes: megatron-lm 0.19: --global-batch-size 512
     Passes: knobs(framework="megatron-lm 0.17", rampup_batch_size=[32, 32, 100000])
     """
     return k.get("rampup_batch_size") is not None
@@ -123,9 +123,8 @@ def rampup_is_ignored(k: Knobs) -> bool:
 def rampup_counts_iterations(k: Knobs) -> bool:
     """A ramp changes the samples of a step, so the length of the run must be given in samples.
 
-    Fails: knobs(framework="megatron-lm 0.17", rampup_batch_size=[32, 32, 100000], train_iters=1000)
-    Passes: knobs(framework="megatron-lm 0.17", rampup_batch_size=[32, 32, 100000],
-        train_iters=None)
+    Fails: megatron-lm 0.17: --rampup-batch-size 32 32 100000 --train-iters 1000
+    Passes: megatron-lm 0.17: --rampup-batch-size 32 32 100000
     """
     return k.get("rampup_batch_size") is not None and k.get("train_iters") is not None
 
@@ -165,8 +164,8 @@ def rampup_counts_samples(k: Knobs) -> bool:
 def two_batch_sizes(k: Knobs) -> bool:
     """The schedule states every batch size of the run, so a fixed one contradicts it.
 
-    Fails: knobs(step_batch_size_schedule="0:128 1000:256", global_batch_size=256)
-    Passes: knobs(step_batch_size_schedule=None, global_batch_size=256)
+    Fails: megatron-lm 0.19: --step-batch-size-schedule "0:128 1000:256" --global-batch-size 256
+    Passes: megatron-lm 0.19: --global-batch-size 256
     """
     schedule = k.get("step_batch_size_schedule")
     return schedule is not None and k.is_stated("global_batch_size")
@@ -231,8 +230,8 @@ def nothing_to_pack(k: Knobs) -> bool:
 def averages_twice(k: Knobs) -> bool:
     """Per-token loss divides by the tokens of all ranks after the sum, so no rank may average.
 
-    Fails: knobs(per_token_loss=True, average_in_collective=True)
-    Passes: knobs(per_token_loss=True, average_in_collective=False)
+    Fails: megatron-lm 0.19: --calculate-per-token-loss --ddp-average-in-collective
+    Passes: megatron-lm 0.19: --calculate-per-token-loss
     """
     return bool(k.per_token_loss and k.average_in_collective)
 

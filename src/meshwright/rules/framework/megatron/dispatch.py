@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 def deepep_is_a_flex_backend(k: Knobs) -> bool:
     """DeepEP is one of the back ends of the flex dispatcher, and none of any other.
 
-    Fails: knobs(moe_enable_deepep=True, moe_token_dispatcher_type="alltoall")
-    Passes: knobs(moe_enable_deepep=True, moe_token_dispatcher_type="flex")
+    Fails: megatron-lm 0.19: --moe-enable-deepep --moe-token-dispatcher-type alltoall
+    Passes: megatron-lm 0.19: --moe-enable-deepep --moe-token-dispatcher-type flex
     """
     return bool(k.moe_enable_deepep and k.moe_token_dispatcher_type != "flex")
 
@@ -48,8 +48,10 @@ def deepep_is_a_flex_backend(k: Knobs) -> bool:
 def backend_is_not_in_use(k: Knobs) -> bool:
     """A back end belongs to the flex dispatcher, which has to be chosen as well.
 
-    Fails: knobs(moe_flex_dispatcher_backend="hybridep", moe_token_dispatcher_type="alltoall")
-    Passes: knobs(moe_flex_dispatcher_backend="hybridep", moe_token_dispatcher_type="flex")
+    Fails: megatron-lm 0.19: --moe-flex-dispatcher-backend hybridep
+        --moe-token-dispatcher-type alltoall
+    Passes: megatron-lm 0.19: --moe-flex-dispatcher-backend hybridep
+        --moe-token-dispatcher-type flex
     """
     stated = k.is_stated("moe_flex_dispatcher_backend")
     return bool(stated and k.moe_token_dispatcher_type != "flex")
@@ -71,10 +73,10 @@ def backend_is_not_in_use(k: Knobs) -> bool:
 def deepep_does_not_pad(k: Knobs) -> bool:
     """DeepEP sends exactly the routed tokens, and has no padded form.
 
-    Fails: knobs(moe_token_dispatcher_type="flex", moe_flex_dispatcher_backend="deepep",
-        moe_pad_expert_input_to_capacity=True)
-    Passes: knobs(moe_token_dispatcher_type="flex", moe_flex_dispatcher_backend="hybridep",
-        moe_pad_expert_input_to_capacity=True)
+    Fails: megatron-lm 0.19: --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep
+        --moe-pad-expert-input-to-capacity
+    Passes: megatron-lm 0.19: --moe-token-dispatcher-type flex
+        --moe-flex-dispatcher-backend hybridep --moe-pad-expert-input-to-capacity
     """
     deep = k.get("moe_flex_dispatcher_backend", "deepep") == "deepep"
     pads = k.moe_pad_expert_input_to_capacity
@@ -96,8 +98,8 @@ def deepep_does_not_pad(k: Knobs) -> bool:
 def gather_of_unequal_lengths(k: Knobs) -> bool:
     """An all-gather needs the same number of tokens from every rank.
 
-    Fails: knobs(moe_token_dispatcher_type="allgather", variable_seq_lengths=True)
-    Passes: knobs(moe_token_dispatcher_type="alltoall", variable_seq_lengths=True)
+    Fails: megatron-lm 0.19: --moe-token-dispatcher-type allgather --variable-seq-lengths
+    Passes: megatron-lm 0.19: --moe-token-dispatcher-type alltoall --variable-seq-lengths
     """
     return bool(k.moe_token_dispatcher_type == "allgather" and k.variable_seq_lengths)
 
@@ -118,8 +120,9 @@ def gather_of_unequal_lengths(k: Knobs) -> bool:
 def overlapped_layers_share_buffers(k: Knobs) -> bool:
     """Two layers are in flight at once, so buffers handed from layer to layer are still in use.
 
-    Fails: knobs(overlap_ep=True, use_megatron_fsdp=True, fsdp_double_buffer=True)
-    Passes: knobs(overlap_ep=True, use_megatron_fsdp=True, fsdp_double_buffer=False)
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --use-megatron-fsdp
+        --fsdp-double-buffer
+    Passes: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --use-megatron-fsdp
     """
     layered = k.get("cuda_graph_impl", "none") not in ("none", "full_iteration")
     reuses = k.get("fsdp_double_buffer") or layered
@@ -140,7 +143,7 @@ def overlapped_layers_share_buffers(k: Knobs) -> bool:
 def dry_run_of_real_transfers(k: Knobs) -> bool:
     """A dry run has no peers, and the flex dispatcher's kernels write into theirs.
 
-    Fails: knobs(fake_process_group=True, moe_token_dispatcher_type="flex")
-    Passes: knobs(fake_process_group=True, moe_token_dispatcher_type="alltoall")
+    Fails: megatron-lm 0.19: --fake-process-group --moe-token-dispatcher-type flex
+    Passes: megatron-lm 0.19: --fake-process-group --moe-token-dispatcher-type alltoall
     """
     return bool(k.fake_process_group and k.moe_token_dispatcher_type == "flex")

@@ -71,8 +71,10 @@ def transfers_are_batched_and_overlapped(k: Knobs) -> bool:
 def tokens_have_no_other_chunk(k: Knobs) -> bool:
     """The exchange of one chunk's tokens is hidden behind another chunk's products.
 
-    Fails: knobs(overlap_ep=True, pp=4, vpp=1)
-    Passes: knobs(overlap_ep=True, pp=4, vpp=2)
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --pipeline-model-parallel-size 4
+        --num-virtual-stages-per-pipeline-rank 1
+    Passes: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --pipeline-model-parallel-size 4
+        --num-virtual-stages-per-pipeline-rank 2
     """
     return bool(k.overlap_ep and k.pp > 1 and k.vpp == 1)
 
@@ -91,9 +93,11 @@ def tokens_have_no_other_chunk(k: Knobs) -> bool:
 def recomputed_tokens_are_sent_again(k: Knobs) -> bool:
     """Recomputing a layer of experts repeats its exchange, outside the schedule that hides it.
 
-    Fails: knobs(overlap_ep=True, recompute="full")
-    Fails: knobs(overlap_ep=True, recompute="selective", recompute_modules=["moe"])
-    Passes: knobs(overlap_ep=True, recompute="selective", recompute_modules=["core-attention"])
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --recompute-granularity full
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --recompute-granularity selective
+        --recompute-modules moe
+    Passes: megatron-lm 0.19: --overlap-moe-expert-parallel-comm --recompute-granularity selective
+        --recompute-modules core_attn
     """
     if not k.overlap_ep:
         return False
@@ -120,9 +124,12 @@ def overlap_of_experts_has_limits(k: Knobs) -> bool:
 
     Shared experts hide the same exchange in another way, so one of the two must go.
 
-    Fails: knobs(overlap_ep=True, moe_token_dispatcher_type="allgather", bf16=True)
-    Fails: knobs(overlap_ep=True, moe_token_dispatcher_type="alltoall", bf16=True, mtp_num_layers=2)
-    Passes: knobs(overlap_ep=True, moe_token_dispatcher_type="alltoall", bf16=True)
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm
+        --moe-token-dispatcher-type allgather --bf16
+    Fails: megatron-lm 0.19: --overlap-moe-expert-parallel-comm
+        --moe-token-dispatcher-type alltoall --bf16 --mtp-num-layers 2
+    Passes: megatron-lm 0.19: --overlap-moe-expert-parallel-comm
+        --moe-token-dispatcher-type alltoall --bf16
     """
     if not k.overlap_ep:
         return False
@@ -147,8 +154,9 @@ def overlap_of_experts_has_limits(k: Knobs) -> bool:
 def weight_gradients_wait_for_nothing(k: Knobs) -> bool:
     """Weight gradients are held back to fill the exchange that the EP overlap exposes.
 
-    Fails: knobs(delay_wgrad_compute=True, overlap_ep=False)
-    Passes: knobs(delay_wgrad_compute=True, overlap_ep=True, transformer_impl="transformer_engine")
+    Fails: megatron-lm 0.19: --delay-wgrad-compute
+    Passes: megatron-lm 0.19: --delay-wgrad-compute --overlap-moe-expert-parallel-comm
+        --transformer-impl transformer_engine
     """
     engine = k.get("transformer_impl", "transformer_engine") == "transformer_engine"
     return bool(k.delay_wgrad_compute and not (k.overlap_ep and engine))
@@ -170,8 +178,8 @@ def weight_gradients_wait_for_nothing(k: Knobs) -> bool:
 def no_bubble_to_defer_into(k: Knobs) -> bool:
     """The head's weight gradients wait for the pipeline's cool-down, and are added by the fusion.
 
-    Fails: knobs(defer_embedding_wgrad_compute=True, pp=1, gradient_accumulation_fusion=True)
-    Passes: knobs(defer_embedding_wgrad_compute=True, pp=4, gradient_accumulation_fusion=True)
+    Fails: megatron-lm 0.19: --defer-embedding-wgrad-compute --pipeline-model-parallel-size 1
+    Passes: megatron-lm 0.19: --defer-embedding-wgrad-compute --pipeline-model-parallel-size 4
     """
     ready = k.pp > 1 and k.gradient_accumulation_fusion
     return bool(k.defer_embedding_wgrad_compute and not ready)
@@ -192,8 +200,8 @@ def no_bubble_to_defer_into(k: Knobs) -> bool:
 def shared_experts_hide_no_gather(k: Knobs) -> bool:
     """The shared experts run while tokens are on their way, which the all-gather does not split.
 
-    Fails: knobs(moe_shared_expert_overlap=True, moe_token_dispatcher_type="allgather")
-    Passes: knobs(moe_shared_expert_overlap=True, moe_token_dispatcher_type="flex")
+    Fails: megatron-lm 0.19: --moe-shared-expert-overlap --moe-token-dispatcher-type allgather
+    Passes: megatron-lm 0.19: --moe-shared-expert-overlap --moe-token-dispatcher-type flex
     """
     other = k.moe_token_dispatcher_type not in ("alltoall", "flex")
     return bool(k.moe_shared_expert_overlap and other)
@@ -214,9 +222,7 @@ def shared_experts_hide_no_gather(k: Knobs) -> bool:
 def shared_experts_want_alltoall(k: Knobs) -> bool:
     """Up to 0.17 only the all-to-all dispatcher is split into steps that can be overlapped.
 
-    Fails: knobs(framework="megatron-lm 0.17", moe_shared_expert_overlap=True,
-        moe_token_dispatcher_type="flex")
-    Passes: knobs(framework="megatron-lm 0.17", moe_shared_expert_overlap=True,
-        moe_token_dispatcher_type="alltoall")
+    Fails: megatron-lm 0.17: --moe-shared-expert-overlap --moe-token-dispatcher-type flex
+    Passes: megatron-lm 0.17: --moe-shared-expert-overlap --moe-token-dispatcher-type alltoall
     """
     return bool(k.moe_shared_expert_overlap and k.moe_token_dispatcher_type != "alltoall")

@@ -33,10 +33,13 @@ def experts_inherit_tensor_parallelism(k: Knobs) -> bool:
 
     The documented mapping of DeepSeek-V3, TP 2, PP 16 and EP 64 on 1024 GPUs, is refused that way.
 
-    Fails: knobs(num_experts=64, tp=2, ep=8)
-    Passes: knobs(num_experts=64, tp=2, ep=8, etp_explicit=1)
-    Passes: knobs(num_experts=64, tp=1, ep=8)
-    Passes: knobs(num_experts=None, tp=2, ep=1)
+    Fails: megatron-lm 0.19: --num-experts 64 --tensor-model-parallel-size 2
+        --expert-model-parallel-size 8
+    Passes: megatron-lm 0.19: --num-experts 64 --tensor-model-parallel-size 2
+        --expert-model-parallel-size 8 --expert-tensor-parallel-size 1
+    Passes: megatron-lm 0.19: --num-experts 64 --tensor-model-parallel-size 1
+        --expert-model-parallel-size 8
+    Passes: megatron-lm 0.19: --tensor-model-parallel-size 2 --expert-model-parallel-size 1
     """
     implied = k.get("etp_explicit") is None and k.get("etp", k.tp) == k.tp
     return bool(is_moe(k) and k.tp > 1 and k.ep > 1 and implied)
@@ -56,8 +59,8 @@ def experts_inherit_tensor_parallelism(k: Knobs) -> bool:
 def expert_bias_is_split(k: Knobs) -> bool:
     """Each rank of a row-parallel expert would add the bias, and the sum has it etp times.
 
-    Fails: knobs(num_experts=8, add_bias_linear=True, etp=2)
-    Passes: knobs(num_experts=8, add_bias_linear=True, etp=1)
+    Fails: megatron-lm 0.19: --num-experts 8 --expert-tensor-parallel-size 2
+    Passes: megatron-lm 0.19: --num-experts 8 --expert-tensor-parallel-size 1
     """
     return bool(is_moe(k) and k.add_bias_linear and k.etp > 1)
 
@@ -76,8 +79,8 @@ def expert_bias_is_split(k: Knobs) -> bool:
 def expert_bias_is_refused(k: Knobs) -> bool:
     """Up to 0.14 no expert layer may carry biases, split or not.
 
-    Fails: knobs(framework="megatron-lm 0.14", num_experts=8, add_bias_linear=True)
-    Passes: knobs(framework="megatron-lm 0.14", num_experts=8, add_bias_linear=False)
+    Fails: megatron-lm 0.14: --num-experts 8
+    Passes: megatron-lm 0.14: --num-experts 8 --disable-bias-linear
     """
     return bool(is_moe(k) and k.add_bias_linear)
 
@@ -97,8 +100,8 @@ def expert_bias_is_refused(k: Knobs) -> bool:
 def width_of_no_expert(k: Knobs) -> bool:
     """A width for experts is left over from another model, or the number of experts is missing.
 
-    Fails: knobs(moe_intermediate_size=768, num_experts=None)
-    Passes: knobs(moe_intermediate_size=768, num_experts=64)
+    Fails: megatron-lm 0.19: --moe-ffn-hidden-size 768
+    Passes: megatron-lm 0.19: --moe-ffn-hidden-size 768 --num-experts 64
     """
     return bool(k.is_stated("moe_intermediate_size") and k.moe_intermediate_size and not is_moe(k))
 
@@ -117,9 +120,11 @@ def width_of_no_expert(k: Knobs) -> bool:
 def losses_lack_coefficients(k: Knobs) -> bool:
     """Several balancing losses are summed, each with a coefficient of its own.
 
-    Fails: knobs(load_balancing=["aux_loss", "seq_aux_loss"], aux_loss_coeff=0.01)
-    Passes: knobs(load_balancing=["aux_loss", "seq_aux_loss"], aux_loss_coeff=[0.01, 0.001])
-    Passes: knobs(load_balancing="aux_loss", aux_loss_coeff=0.01)
+    Fails: megatron-lm 0.19: --moe-router-load-balancing-type aux_loss seq_aux_loss
+        --moe-aux-loss-coeff 0.01
+    Passes: megatron-lm 0.19: --moe-router-load-balancing-type aux_loss seq_aux_loss
+        --moe-aux-loss-coeff 0.01 0.001
+    Passes: megatron-lm 0.19: --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 0.01
     """
     kinds, weights = k.load_balancing, k.aux_loss_coeff
     if not isinstance(kinds, list | tuple) or len(kinds) < 2:
@@ -142,10 +147,11 @@ def losses_lack_coefficients(k: Knobs) -> bool:
 def capacity_does_not_fit_the_balancer(k: Knobs) -> bool:
     """Sinkhorn already gives every expert its share; padding to a capacity needs a capacity.
 
-    Fails: knobs(expert_capacity_factor=1.0, load_balancing="sinkhorn")
-    Fails: knobs(moe_pad_expert_input_to_capacity=True, expert_capacity_factor=None)
-    Passes: knobs(moe_pad_expert_input_to_capacity=True, expert_capacity_factor=1.25,
-        load_balancing="aux_loss")
+    Fails: megatron-lm 0.19: --moe-expert-capacity-factor 1.0
+        --moe-router-load-balancing-type sinkhorn
+    Fails: megatron-lm 0.19: --moe-pad-expert-input-to-capacity
+    Passes: megatron-lm 0.19: --moe-pad-expert-input-to-capacity --moe-expert-capacity-factor 1.25
+        --moe-router-load-balancing-type aux_loss
     """
     factor = k.get("expert_capacity_factor")
     if k.get("moe_pad_expert_input_to_capacity") and factor is None:
@@ -171,8 +177,10 @@ def capacity_does_not_fit_the_balancer(k: Knobs) -> bool:
 def rank_capacity_needs_its_backend(k: Knobs) -> bool:
     """Only HybridEP and NCCL-EP bound the tokens that all experts of a rank take together.
 
-    Fails: knobs(expert_rank_capacity_factor=1.5, moe_flex_dispatcher_backend="deepep")
-    Passes: knobs(expert_rank_capacity_factor=1.5, moe_flex_dispatcher_backend="hybridep")
+    Fails: megatron-lm 0.19: --moe-expert-rank-capacity-factor 1.5
+        --moe-flex-dispatcher-backend deepep
+    Passes: megatron-lm 0.19: --moe-expert-rank-capacity-factor 1.5
+        --moe-flex-dispatcher-backend hybridep
     """
     backend = k.get("moe_flex_dispatcher_backend")
     return k.get("expert_rank_capacity_factor") is not None and backend not in (
@@ -196,8 +204,9 @@ def rank_capacity_needs_its_backend(k: Knobs) -> bool:
 def bias_shifts_a_softmax(k: Knobs) -> bool:
     """The bias is added to each expert's own score; a softmax couples the scores of all.
 
-    Fails: knobs(expert_bias=True, router_score_function="softmax")
-    Passes: knobs(expert_bias=True, router_score_function="sqrtsoftplus")
+    Fails: megatron-lm 0.19: --moe-router-enable-expert-bias --moe-router-score-function softmax
+    Passes: megatron-lm 0.19: --moe-router-enable-expert-bias
+        --moe-router-score-function sqrtsoftplus
     """
     return bool(k.expert_bias and k.router_score_function not in ("sigmoid", "sqrtsoftplus"))
 
@@ -217,8 +226,8 @@ def bias_shifts_a_softmax(k: Knobs) -> bool:
 def bias_needs_sigmoid(k: Knobs) -> bool:
     """Up to 0.17 sigmoid is the one score function that the bias is defined for.
 
-    Fails: knobs(framework="megatron-lm 0.17", expert_bias=True, router_score_function="softmax")
-    Passes: knobs(framework="megatron-lm 0.17", expert_bias=True, router_score_function="sigmoid")
+    Fails: megatron-lm 0.17: --moe-router-enable-expert-bias --moe-router-score-function softmax
+    Passes: megatron-lm 0.17: --moe-router-enable-expert-bias --moe-router-score-function sigmoid
     """
     return bool(k.expert_bias and k.router_score_function != "sigmoid")
 
@@ -265,8 +274,8 @@ def padding_for_no_quantizer(k: Knobs) -> bool:
 def upcycled_model_is_lost(k: Knobs) -> bool:
     """Upcycling turns a dense checkpoint into one with experts, and must write it somewhere.
 
-    Fails: knobs(moe_use_upcycling=True, ckpt_dir=None)
-    Passes: knobs(moe_use_upcycling=True, ckpt_dir="checkpoints")
+    Fails: megatron-lm 0.19: --moe-use-upcycling
+    Passes: megatron-lm 0.19: --moe-use-upcycling --save checkpoints
     """
     return bool(k.moe_use_upcycling and k.get("ckpt_dir") is None)
 
@@ -287,8 +296,8 @@ def upcycled_model_is_lost(k: Knobs) -> bool:
 def shared_experts_see_another_width(k: Knobs) -> bool:
     """Routed experts work in the latent width, shared ones in the full one; their kernels differ.
 
-    Fails: knobs(moe_latent_size=1024, moe_shared_expert_overlap=True)
-    Passes: knobs(moe_latent_size=1024, moe_shared_expert_overlap=False)
+    Fails: megatron-lm 0.19: --moe-latent-size 1024 --moe-shared-expert-overlap
+    Passes: megatron-lm 0.19: --moe-latent-size 1024
     """
     return bool(k.get("moe_latent_size") is not None and k.moe_shared_expert_overlap)
 
@@ -309,10 +318,11 @@ def shared_experts_see_another_width(k: Knobs) -> bool:
 def nobody_to_dispatch_to(k: Knobs) -> bool:
     """DeepEP moves tokens between ranks; a group of one has nobody to send to.
 
-    Fails: knobs(moe_token_dispatcher_type="flex", moe_flex_dispatcher_backend="deepep", etp=1,
-        ep=1)
-    Passes: knobs(moe_token_dispatcher_type="flex", moe_flex_dispatcher_backend="deepep", etp=1,
-        ep=8)
+    Fails: megatron-lm 0.19: --moe-token-dispatcher-type flex --moe-flex-dispatcher-backend deepep
+        --expert-tensor-parallel-size 1 --expert-model-parallel-size 1
+    Passes: megatron-lm 0.19: --moe-token-dispatcher-type flex
+        --moe-flex-dispatcher-backend deepep --expert-tensor-parallel-size 1
+        --expert-model-parallel-size 8
     """
     deep = k.get("moe_flex_dispatcher_backend", "deepep") == "deepep"
     alone = degree(k, "etp") * degree(k, "ep") == 1

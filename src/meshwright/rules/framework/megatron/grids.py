@@ -27,8 +27,9 @@ _CORE = "Megatron-LM megatron/core"
 def encoder_is_wider(k: Knobs) -> bool:
     """Encoder ranks hand over to decoder ranks of at least their number.
 
-    Fails: knobs(framework="megatron-lm 0.12", encoder_tp=4, tp=2)
-    Passes: knobs(framework="megatron-lm 0.12", encoder_tp=2, tp=4)
+    Fails: megatron-lm 0.12: --encoder-tensor-model-parallel-size 4 --tensor-model-parallel-size 2
+    Passes: megatron-lm 0.12: --encoder-tensor-model-parallel-size 2
+        --tensor-model-parallel-size 4
     """
     return bool(k.encoder_tp > k.tp)
 

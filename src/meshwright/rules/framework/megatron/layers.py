@@ -31,8 +31,10 @@ def chunks_leave_layers_over(k: Knobs) -> bool:
 
     Choose a length that divides the layers of a stage.
 
-    Fails: knobs(num_hidden_layers=40, pp=8, num_layers_per_virtual_stage=2)
-    Passes: knobs(num_hidden_layers=40, pp=4, num_layers_per_virtual_stage=2)
+    Fails: megatron-lm 0.19: --num-layers 40 --pipeline-model-parallel-size 8
+        --num-layers-per-virtual-pipeline-stage 2
+    Passes: megatron-lm 0.19: --num-layers 40 --pipeline-model-parallel-size 4
+        --num-layers-per-virtual-pipeline-stage 2
     """
     return bool(_stage_layers(k) % k.num_layers_per_virtual_stage)
 
@@ -78,9 +80,9 @@ def _(k: Knobs) -> dict[str, int]:
 def pattern_has_another_depth(k: Knobs) -> bool:
     """A list of dense and routed layers names every layer of the model.
 
-    Fails: knobs(num_experts=8, num_hidden_layers=16, moe_layer_freq="([0]*1+[1]*13)")
-    Passes: knobs(num_experts=8, num_hidden_layers=16, moe_layer_freq="([0]*1+[1]*15)")
-    Passes: knobs(num_experts=8, num_hidden_layers=16, moe_layer_freq="2")
+    Fails: megatron-lm 0.19: --num-experts 8 --num-layers 16 --moe-layer-freq "([0]*1+[1]*13)"
+    Passes: megatron-lm 0.19: --num-experts 8 --num-layers 16 --moe-layer-freq "([0]*1+[1]*15)"
+    Passes: megatron-lm 0.19: --num-experts 8 --num-layers 16 --moe-layer-freq 2
     """
     pattern = k.moe_layer_freq
     listed = isinstance(pattern, list) or "[" in str(pattern)
@@ -105,10 +107,10 @@ def losses_of_unequal_length(k: Knobs) -> bool:
     Stages with a routed layer make it num_layers + mtp_num_layers long, dense ones num_layers.
     Give every stage a routed layer, leave out the prediction layers, or upgrade to 0.17.
 
-    Fails: knobs(framework="megatron-lm 0.16", num_experts=32, mtp_num_layers=1, pp=2,
-        num_hidden_layers=14, moe_layer_freq="([0]*7+[1]*7)", aux_loss_coeff=0.001)
-    Passes: knobs(framework="megatron-lm 0.16", num_experts=32, mtp_num_layers=1, pp=2,
-        num_hidden_layers=14, moe_layer_freq="([0]*3+[1]*11)", aux_loss_coeff=0.001)
+    Fails: megatron-lm 0.16: --num-experts 32 --mtp-num-layers 1 --pipeline-model-parallel-size 2
+        --num-layers 14 --moe-layer-freq "([0]*7+[1]*7)" --moe-aux-loss-coeff 0.001
+    Passes: megatron-lm 0.16: --num-experts 32 --mtp-num-layers 1 --pipeline-model-parallel-size 2
+        --num-layers 14 --moe-layer-freq "([0]*3+[1]*11)" --moe-aux-loss-coeff 0.001
     Passes: knobs(framework="megatron-lm 0.17", num_experts=32, mtp_num_layers=1, pp=2)
     """
     if not (is_moe(k) and k.mtp_num_layers and k.pp > 1 and k.get("aux_loss_coeff")):
@@ -156,8 +158,8 @@ def gather_overwrites_experts(k: Knobs) -> bool:
 
     Turn the distributed optimizer off, or use a stack with a group of its own for experts.
 
-    Fails: knobs(moe_expert_model_parallelism=True, use_distributed_optimizer=True)
-    Passes: knobs(moe_expert_model_parallelism=True, use_distributed_optimizer=False)
+    Fails: megatron-lm 0.19: --moe-expert-model-parallelism --use-distributed-optimizer
+    Passes: megatron-lm 0.19: --moe-expert-model-parallelism
     """
     return bool(k.moe_expert_model_parallelism and k.use_distributed_optimizer)
 
@@ -179,8 +181,9 @@ def gather_overwrites_experts(k: Knobs) -> bool:
 def groups_are_ignored(k: Knobs) -> bool:
     """The number of groups is only looked at where --group-query-attention is given as well.
 
-    Fails: knobs(num_query_groups=8, num_attention_heads=32, group_query_attention=False)
-    Passes: knobs(num_query_groups=8, num_attention_heads=32, group_query_attention=True)
+    Fails: megatron-lm 0.19: --num-query-groups 8 --num-attention-heads 32
+    Passes: megatron-lm 0.19: --num-query-groups 8 --num-attention-heads 32
+        --group-query-attention
     """
     meant = k.is_stated("num_query_groups") and k.num_query_groups != k.num_attention_heads
     return bool(meant and not k.group_query_attention and not k.get("multi_latent_attention"))

@@ -197,8 +197,8 @@ def losses_count_context_ranks(k: Knobs) -> bool:
 def quantized_weights_need_a_master(k: Knobs) -> bool:
     """The weights live in FP8 alone, so the FP32 master that updates them must be sharded apart.
 
-    Fails: knobs(fp8_param_gather=True, use_distributed_optimizer=False)
-    Passes: knobs(fp8_param_gather=True, use_distributed_optimizer=True)
+    Fails: megatron-lm 0.19: --fp8-param-gather
+    Passes: megatron-lm 0.19: --fp8-param-gather --use-distributed-optimizer
     """
     kept = k.use_distributed_optimizer or k.get("use_torch_fsdp2") or k.get("use_megatron_fsdp")
     return bool(k.fp8_param_gather and not kept)
@@ -218,7 +218,7 @@ def quantized_weights_need_a_master(k: Knobs) -> bool:
 def scaler_does_not_see_shards(k: Knobs) -> bool:
     """Megatron's loss scaler looks for overflows in its own gradient buffers, not in FSDP2's.
 
-    Fails: knobs(use_torch_fsdp2=True, fp16=True)
-    Passes: knobs(use_torch_fsdp2=True, fp16=False)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2 --fp16
+    Passes: megatron-lm 0.19: --use-torch-fsdp2
     """
     return bool(k.use_torch_fsdp2 and k.fp16)

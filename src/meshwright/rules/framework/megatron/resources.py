@@ -98,10 +98,10 @@ def _(k: Knobs) -> dict[str, int]:
 def offload_takes_another_path(k: Knobs) -> bool:
     """The hybrid optimizer is built on the code path of the precision-aware one.
 
-    Fails: knobs(optimizer_offload=True, use_precision_aware_optimizer=False)
-    Fails: knobs(optimizer_offload=True, use_precision_aware_optimizer=True, fp8_param_gather=True,
-        fp8_recipe="mxfp8")
-    Passes: knobs(optimizer_offload=True, use_precision_aware_optimizer=True)
+    Fails: megatron-lm 0.19: --optimizer-cpu-offload
+    Fails: megatron-lm 0.19: --optimizer-cpu-offload --use-precision-aware-optimizer
+        --fp8-param-gather --fp8-recipe mxfp8
+    Passes: megatron-lm 0.19: --optimizer-cpu-offload --use-precision-aware-optimizer
     """
     if not k.optimizer_offload:
         return False
@@ -129,12 +129,11 @@ def module_offload_has_limits(k: Knobs) -> bool:
     offloaded whole, or experts that are recomputed whole, leave no module to offload. From
     Transformer Engine 2.10 on it needs NVTE_CPU_OFFLOAD_V1=1 as well.
 
-    Fails: knobs(fine_grained_activation_offloading=True, offload_modules=["attn_proj"])
-    Fails: knobs(fine_grained_activation_offloading=True, offload_modules=["moe_act"],
-        recompute_modules=["moe"])
-    Passes: knobs(fine_grained_activation_offloading=True, offload_modules=["core_attn",
-        "attn_proj"],
-        transformer_impl="transformer_engine")
+    Fails: megatron-lm 0.19: --fine-grained-activation-offloading --offload-modules attn_proj
+    Fails: megatron-lm 0.19: --fine-grained-activation-offloading --offload-modules moe_act
+        --recompute-modules moe
+    Passes: megatron-lm 0.19: --fine-grained-activation-offloading
+        --offload-modules core_attn attn_proj --transformer-impl transformer_engine
     """
     if not k.fine_grained_activation_offloading:
         return False
@@ -190,7 +189,8 @@ def pool_of_moving_segments(k: Knobs) -> bool:
     """User buffers come from a memory pool of their own, which older torch keeps in fixed segments.
 
     Fails: knobs(expandable_segments=True, nccl_ub=True)
-    Fails: knobs(pytorch_cuda_alloc_conf="expandable_segments:True", nccl_ub=True)
+    Fails: megatron-lm 0.19: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun gpt.py
+        --use-nccl-ub
     Passes: knobs(expandable_segments=True, nccl_ub=True, torch_version=[2, 13])
     """
     version = tuple(k.get("torch_version") or (0,))

@@ -120,12 +120,12 @@ def states_are_listed_by_rank(k: Knobs) -> bool:
     Equal slices by bytes hold one large expert on some ranks and many small tensors on others, so
     the lists differ in length. Dense models of even sizes never show it.
 
-    Fails: knobs(ckpt_load="checkpoints", use_distributed_optimizer=True, ckpt_format="torch_dist",
-        num_experts=64)
+    Fails: megatron-lm 0.19: --load checkpoints --use-distributed-optimizer
+        --ckpt-format torch_dist --num-experts 64
     Passes: knobs(ckpt_load="checkpoints", use_distributed_optimizer=True,
         ckpt_format="torch_dist", num_experts=64, optimizer_fully_reshardable=True)
-    Passes: knobs(ckpt_load="checkpoints", use_distributed_optimizer=True,
-        ckpt_format="torch_dist", num_experts=None)
+    Passes: megatron-lm 0.19: --load checkpoints --use-distributed-optimizer
+        --ckpt-format torch_dist
     """
     listed = not k.get("optimizer_fully_reshardable")
     return bool(listed and is_moe(k) and _loads_sharded_states(k))
@@ -174,10 +174,10 @@ def added_tokens_need_rows(k: Knobs) -> bool:
 
     Resize the checkpoint when tokens are added, or leave them out.
 
-    Fails: knobs(ckpt_load="checkpoint", vocab_extra_ids_list="<|im_start|>,<|im_end|>",
-        vocab_size=32000, tp=2)
-    Passes: knobs(ckpt_load="checkpoint", vocab_extra_ids_list="<|im_start|>,<|im_end|>",
-        vocab_size=31900, tp=2)
+    Fails: megatron-lm 0.19: --load checkpoint --vocab-extra-ids-list "<|im_start|>,<|im_end|>"
+        --vocab-size 32000 --tensor-model-parallel-size 2
+    Passes: megatron-lm 0.19: --load checkpoint --vocab-extra-ids-list "<|im_start|>,<|im_end|>"
+        --vocab-size 31900 --tensor-model-parallel-size 2
     """
     if k.get("ckpt_load") is None:
         return False
@@ -220,7 +220,7 @@ def _padded_rows(k: Knobs) -> tuple[int, int]:
 def format_of_no_fsdp(k: Knobs) -> bool:
     """The format describes DTensors, which only Megatron-FSDP makes of the parameters.
 
-    Fails: knobs(ckpt_format="fsdp_dtensor", use_megatron_fsdp=False)
-    Passes: knobs(ckpt_format="fsdp_dtensor", use_megatron_fsdp=True)
+    Fails: megatron-lm 0.19: --ckpt-format fsdp_dtensor
+    Passes: megatron-lm 0.19: --ckpt-format fsdp_dtensor --use-megatron-fsdp
     """
     return bool(k.ckpt_format == "fsdp_dtensor" and not k.use_megatron_fsdp)

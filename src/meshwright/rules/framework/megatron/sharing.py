@@ -29,8 +29,8 @@ def tied_weights_under_fsdp2(k: Knobs) -> bool:
     Without --untie-embeddings-and-output-weights Megatron ties them. Megatron-FSDP has no such
     limit.
 
-    Fails: knobs(use_torch_fsdp2=True, tie_word_embeddings=True)
-    Passes: knobs(use_torch_fsdp2=True, tie_word_embeddings=False)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2
+    Passes: megatron-lm 0.19: --use-torch-fsdp2 --untie-embeddings-and-output-weights
     """
     return bool(k.use_torch_fsdp2 and k.tie_word_embeddings)
 
@@ -100,8 +100,8 @@ def quantized_gather_has_no_buffer(k: Knobs) -> bool:
 def buffer_is_reused_for_nothing(k: Knobs) -> bool:
     """The gradient buffer may hold gathered parameters only where those are kept in MXFP8.
 
-    Fails: knobs(reuse_grad_buf_for_mxfp8_param_ag=True, fp8_param_gather=False)
-    Passes: knobs(reuse_grad_buf_for_mxfp8_param_ag=True, fp8_param_gather=True)
+    Fails: megatron-lm 0.19: --reuse-grad-buf-for-mxfp8-param-ag
+    Passes: megatron-lm 0.19: --reuse-grad-buf-for-mxfp8-param-ag --fp8-param-gather
     """
     return bool(k.reuse_grad_buf_for_mxfp8_param_ag and not k.fp8_param_gather)
 
@@ -121,8 +121,8 @@ def buffer_is_reused_for_nothing(k: Knobs) -> bool:
 def shards_do_not_tile_tensor_parallelism(k: Knobs) -> bool:
     """Each tensor-parallel slice is stored in equal shards; their product divides the GPUs too.
 
-    Fails: knobs(tensor_parallel_num_weight_shards=6, tp=4)
-    Passes: knobs(tensor_parallel_num_weight_shards=8, tp=4)
+    Fails: megatron-lm 0.19: --tensor-parallel-num-weight-shards 6 --tensor-model-parallel-size 4
+    Passes: megatron-lm 0.19: --tensor-parallel-num-weight-shards 8 --tensor-model-parallel-size 4
     """
     return bool(k.tensor_parallel_num_weight_shards % k.tp)
 

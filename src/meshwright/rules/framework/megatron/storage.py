@@ -31,9 +31,9 @@ def fast_load_of_no_cache(k: Knobs) -> bool:
 
     Build the cache in a job of its own, and give the data by split rather than as one blend.
 
-    Fails: knobs(dataloader_fast_cache_load=True, data_cache_path=None)
+    Fails: megatron-lm 0.19: --dataloader-fast-cache-load
     Fails: knobs(dataloader_fast_cache_load=True, data_cache_path="cache", blend_in_data_path=True)
-    Passes: knobs(dataloader_fast_cache_load=True, data_cache_path="cache")
+    Passes: megatron-lm 0.19: --dataloader-fast-cache-load --data-cache-path cache
     """
     cached = k.get("data_cache_path") is not None and not _is_blend(k)
     return bool(k.dataloader_fast_cache_load and not cached)
@@ -59,10 +59,9 @@ def _is_blend(k: Knobs) -> bool:
 def save_is_bound_to_its_layout(k: Knobs) -> bool:
     """Without the parallel save each data-parallel group writes its states as one opaque piece.
 
-    Fails: knobs(ckpt_format="torch_dist", use_distributed_optimizer=True,
-        ckpt_fully_parallel_save=False)
-    Passes: knobs(ckpt_format="torch_dist", use_distributed_optimizer=True,
-        ckpt_fully_parallel_save=True)
+    Fails: megatron-lm 0.19: --ckpt-format torch_dist --use-distributed-optimizer
+        --no-ckpt-fully-parallel-save
+    Passes: megatron-lm 0.19: --ckpt-format torch_dist --use-distributed-optimizer
     """
     sharded = k.ckpt_format == "torch_dist" and k.use_distributed_optimizer
     return bool(sharded and not k.ckpt_fully_parallel_save)
@@ -104,8 +103,8 @@ def asynchronous_save_has_no_worker(k: Knobs) -> bool:
 def asynchronous_save_is_turned_off(k: Knobs) -> bool:
     """Megatron-LM drops --async-save where nothing is left to write in the background.
 
-    Fails: knobs(checkpoint_async=True, use_persistent_ckpt_worker=False, ckpt_format="torch_dist")
-    Passes: knobs(checkpoint_async=True, use_persistent_ckpt_worker=True, ckpt_format="torch_dist")
+    Fails: megatron-lm 0.19: --async-save --ckpt-format torch_dist
+    Passes: megatron-lm 0.19: --async-save --use-persistent-ckpt-worker --ckpt-format torch_dist
     """
     wanted = k.checkpoint_async and k.ckpt_format != "torch"
     return bool(wanted and not k.use_persistent_ckpt_worker)
@@ -148,8 +147,8 @@ def fsdp_needs_its_format(k: Knobs) -> bool:
 
     Such checkpoints load under Megatron-FSDP only, and others do not load under it.
 
-    Fails: knobs(use_megatron_fsdp=True, ckpt_format="torch_dist")
-    Passes: knobs(use_megatron_fsdp=True, ckpt_format="fsdp_dtensor")
+    Fails: megatron-lm 0.19: --use-megatron-fsdp --ckpt-format torch_dist
+    Passes: megatron-lm 0.19: --use-megatron-fsdp --ckpt-format fsdp_dtensor
     """
     return bool(k.use_megatron_fsdp and k.ckpt_format != "fsdp_dtensor")
 
@@ -169,9 +168,12 @@ def fsdp_needs_its_format(k: Knobs) -> bool:
 def dcp_knows_one_axis(k: Knobs) -> bool:
     """torch_dcp saves what FSDP2 shards; Megatron's own shards over TP and PP are not in it.
 
-    Fails: knobs(ckpt_format="torch_dcp", use_torch_fsdp2=False, tp=1, pp=1)
-    Fails: knobs(ckpt_format="torch_dcp", use_torch_fsdp2=True, tp=2, pp=1)
-    Passes: knobs(ckpt_format="torch_dcp", use_torch_fsdp2=True, tp=1, pp=1)
+    Fails: megatron-lm 0.19: --ckpt-format torch_dcp --tensor-model-parallel-size 1
+        --pipeline-model-parallel-size 1
+    Fails: megatron-lm 0.19: --ckpt-format torch_dcp --use-torch-fsdp2
+        --tensor-model-parallel-size 2 --pipeline-model-parallel-size 1
+    Passes: megatron-lm 0.19: --ckpt-format torch_dcp --use-torch-fsdp2
+        --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1
     """
     covered = k.use_torch_fsdp2 and k.tp <= 1 and k.pp <= 1
     return bool(k.ckpt_format == "torch_dcp" and not covered)
@@ -191,9 +193,10 @@ def dcp_knows_one_axis(k: Knobs) -> bool:
 def states_cannot_be_collected(k: Knobs) -> bool:
     """The old format gathers the sharded optimizer on one rank's host memory, through Gloo.
 
-    Fails: knobs(use_gloo_process_groups=False, use_distributed_optimizer=True, ckpt_format="torch")
-    Passes: knobs(use_gloo_process_groups=False, use_distributed_optimizer=True,
-        ckpt_format="torch_dist")
+    Fails: megatron-lm 0.19: --disable-gloo-process-groups --use-distributed-optimizer
+        --ckpt-format torch
+    Passes: megatron-lm 0.19: --disable-gloo-process-groups --use-distributed-optimizer
+        --ckpt-format torch_dist
     """
     gathered = k.use_distributed_optimizer and k.ckpt_format == "torch"
     return bool(gathered and not k.use_gloo_process_groups)
@@ -213,9 +216,9 @@ def states_cannot_be_collected(k: Knobs) -> bool:
 def saves_at_no_step(k: Knobs) -> bool:
     """A directory to save to says that checkpoints are wanted, but not when.
 
-    Fails: knobs(ckpt_dir="checkpoints", checkpoint_interval_steps=None)
+    Fails: megatron-lm 0.19: --save checkpoints
     Fails: knobs(framework="torchtitan 0.3", ckpt_dir="checkpoint", checkpoint_interval_steps=0)
-    Passes: knobs(ckpt_dir="checkpoints", checkpoint_interval_steps=500)
+    Passes: megatron-lm 0.19: --save checkpoints --save-interval 500
     """
     return k.get("ckpt_dir") is not None and not k.get("checkpoint_interval_steps")
 
@@ -235,10 +238,11 @@ def saves_at_no_step(k: Knobs) -> bool:
 def local_checkpoints_have_no_place(k: Knobs) -> bool:
     """Local checkpoints are written by nvidia_resiliency_ext to a directory of each node.
 
-    Fails: knobs(non_persistent_ckpt_type="local", non_persistent_local_ckpt_dir=None)
+    Fails: megatron-lm 0.19: --non-persistent-ckpt-type local
     Fails: knobs(non_persistent_ckpt_type="local", non_persistent_local_ckpt_dir="/ssd",
         nvidia_resiliency_ext_installed=False)
-    Passes: knobs(non_persistent_ckpt_type="local", non_persistent_local_ckpt_dir="/ssd")
+    Passes: megatron-lm 0.19: --non-persistent-ckpt-type local
+        --non-persistent-local-ckpt-dir /ssd
     """
     installed = k.get("nvidia_resiliency_ext_installed", True)
     ready = installed and k.get("non_persistent_local_ckpt_dir") is not None

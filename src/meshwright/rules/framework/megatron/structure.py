@@ -56,9 +56,9 @@ def _(k: Knobs) -> dict[str, int]:
 def head_size_is_no_whole_number(k: Knobs) -> bool:
     """Without --kv-channels a head is hidden_size / num_attention_heads wide.
 
-    Fails: knobs(hidden_size=5000, num_attention_heads=48, head_dim_explicit=None)
+    Fails: megatron-lm 0.19: --hidden-size 5000 --num-attention-heads 48
     Passes: knobs(hidden_size=5000, num_attention_heads=48, head_dim_explicit=104)
-    Passes: knobs(hidden_size=5120, num_attention_heads=40)
+    Passes: megatron-lm 0.19: --hidden-size 5120 --num-attention-heads 40
     """
     if k.get("head_dim_explicit") is not None or k.is_stated("head_dim"):
         return False
@@ -82,9 +82,12 @@ def neighbors_are_the_same_rank(k: Knobs) -> bool:
 
     Batched sends and receives then cannot be told apart; overlapped ones are issued one by one.
 
-    Fails: knobs(vpp=2, pp=2, overlap_pp=False)
-    Passes: knobs(vpp=2, pp=2, overlap_pp=True)
-    Passes: knobs(vpp=2, pp=4, overlap_pp=False)
+    Fails: megatron-lm 0.19: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 2 --no-overlap-p2p-communication
+    Passes: megatron-lm 0.19: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 2
+    Passes: megatron-lm 0.19: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 4 --no-overlap-p2p-communication
     """
     return bool(k.vpp > 1 and k.pp == 2 and not k.overlap_pp)
 
@@ -104,8 +107,10 @@ def neighbors_are_the_same_rank(k: Knobs) -> bool:
 def neighbors_were_the_same_rank(k: Knobs) -> bool:
     """Up to 0.7 the interleaved schedule needs more than two stages, overlap or not.
 
-    Fails: knobs(framework="megatron-lm 0.7", vpp=2, pp=2)
-    Passes: knobs(framework="megatron-lm 0.7", vpp=2, pp=4)
+    Fails: megatron-lm 0.7: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 2
+    Passes: megatron-lm 0.7: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 4
     """
     return bool(k.vpp > 1 and k.pp <= 2)
 
@@ -146,8 +151,9 @@ def virtual_stages_are_stated_twice(k: Knobs) -> bool:
 def chunk_length_of_uneven_stages(k: Knobs) -> bool:
     """One length of all virtual stages contradicts first or last stages of another length.
 
-    Fails: knobs(num_layers_per_virtual_stage=2, first_stage_layers=6)
-    Passes: knobs(num_layers_per_virtual_stage=None, first_stage_layers=6)
+    Fails: megatron-lm 0.19: --num-layers-per-virtual-pipeline-stage 2
+        --decoder-first-pipeline-num-layers 6
+    Passes: megatron-lm 0.19: --decoder-first-pipeline-num-layers 6
     """
     uneven = k.get("first_stage_layers") or k.get("last_stage_layers")
     return bool(k.get("num_layers_per_virtual_stage") is not None and uneven)
@@ -241,8 +247,8 @@ def nothing_to_split_over(k: Knobs) -> bool:
 def sequence_parallelism_is_turned_off(k: Knobs) -> bool:
     """The command line drops --sequence-parallel where there is one tensor-parallel rank.
 
-    Fails: knobs(sequence_parallel=True, tp=1)
-    Passes: knobs(sequence_parallel=True, tp=2)
+    Fails: megatron-lm 0.19: --sequence-parallel --tensor-model-parallel-size 1
+    Passes: megatron-lm 0.19: --sequence-parallel --tensor-model-parallel-size 2
     """
     return bool(k.is_stated("sequence_parallel") and k.sequence_parallel and k.tp == 1)
 
@@ -264,15 +270,16 @@ def edge_layers_leave_their_stage(k: Knobs) -> bool:
 
     Delayed scaling shares its history over all layers and cannot leave some out.
 
-    Fails: knobs(first_last_layers_bf16=True, fp8_recipe="tensorwise",
-        num_layers_at_start_in_bf16=5,
-        num_layers_at_end_in_bf16=1, num_hidden_layers=8, pp=2)
-    Fails: knobs(first_last_layers_bf16=True, fp8_recipe="delayed", num_hidden_layers=8, pp=1)
-    Passes: knobs(first_last_layers_bf16=True, fp8_recipe="tensorwise",
-        num_layers_at_start_in_bf16=1,
-        num_layers_at_end_in_bf16=1, num_hidden_layers=8, pp=2)
+    Fails: megatron-lm 0.19: --first-last-layers-bf16 --fp8-format hybrid --fp8-recipe tensorwise
+        --num-layers-at-start-in-bf16 5 --num-layers-at-end-in-bf16 1 --num-layers 8
+        --pipeline-model-parallel-size 2
+    Fails: megatron-lm 0.19: --first-last-layers-bf16 --fp8-format hybrid --fp8-recipe delayed
+        --num-layers 8 --pipeline-model-parallel-size 1
+    Passes: megatron-lm 0.19: --first-last-layers-bf16 --fp8-format hybrid --fp8-recipe tensorwise
+        --num-layers-at-start-in-bf16 1 --num-layers-at-end-in-bf16 1 --num-layers 8
+        --pipeline-model-parallel-size 2
     """
-    if not k.first_last_layers_bf16:
+    if not (k.first_last_layers_bf16 and k.fp8):
         return False
     edges = (k.get("num_layers_at_start_in_bf16") or 0, k.get("num_layers_at_end_in_bf16") or 0)
     return bool(k.fp8_recipe == "delayed" or max(edges) > k.num_hidden_layers // k.pp)
@@ -292,9 +299,9 @@ def edge_layers_leave_their_stage(k: Knobs) -> bool:
 def algorithms_do_not_match_layers(k: Knobs) -> bool:
     """One algorithm serves all layers; a list must name one for each.
 
-    Fails: knobs(cp=2, cp_comm_type=["p2p", "a2a"], num_hidden_layers=8)
-    Passes: knobs(cp=2, cp_comm_type="p2p", num_hidden_layers=8)
-    Passes: knobs(cp=2, cp_comm_type=["p2p", "a2a"], num_hidden_layers=2)
+    Fails: megatron-lm 0.19: --context-parallel-size 2 --cp-comm-type p2p a2a --num-layers 8
+    Passes: megatron-lm 0.19: --context-parallel-size 2 --cp-comm-type p2p --num-layers 8
+    Passes: megatron-lm 0.19: --context-parallel-size 2 --cp-comm-type p2p a2a --num-layers 2
     """
     kinds = k.cp_comm_type
     several = isinstance(kinds, list | tuple) and len(kinds) > 1
@@ -318,8 +325,10 @@ def linear_heads_are_cut(k: Knobs) -> bool:
 
     Context parallelism moves heads here, not tokens, and therefore counts as well.
 
-    Fails: knobs(linear_num_key_heads=16, linear_num_value_heads=32, tp=8, cp=4)
-    Passes: knobs(linear_num_key_heads=16, linear_num_value_heads=32, tp=4, cp=4)
+    Fails: megatron-lm 0.19: --linear-num-key-heads 16 --linear-num-value-heads 32
+        --tensor-model-parallel-size 8 --context-parallel-size 4
+    Passes: megatron-lm 0.19: --linear-num-key-heads 16 --linear-num-value-heads 32
+        --tensor-model-parallel-size 4 --context-parallel-size 4
     """
     ways = degree(k, "tp") * degree(k, "cp")
     return bool(k.linear_num_key_heads % ways or k.linear_num_value_heads % ways)
@@ -341,8 +350,8 @@ def linear_heads_are_cut(k: Knobs) -> bool:
 def two_kinds_of_attention(k: Knobs) -> bool:
     """Latent attention projects every head's keys from one latent; it has no groups.
 
-    Fails: knobs(multi_latent_attention=True, group_query_attention=True)
-    Passes: knobs(multi_latent_attention=True, group_query_attention=False)
+    Fails: megatron-lm 0.19: --multi-latent-attention --group-query-attention
+    Passes: megatron-lm 0.19: --multi-latent-attention
     """
     return bool(k.multi_latent_attention and k.group_query_attention)
 
@@ -364,9 +373,12 @@ def dynamic_groups_are_limited(k: Knobs) -> bool:
 
     Ranks then hold different numbers of tokens, so the loss must be counted by token.
 
-    Fails: knobs(hybrid_context_parallel=True, pp=2, dataloader_type="single", per_token_loss=True)
-    Fails: knobs(hybrid_context_parallel=True, pp=1, dataloader_type="single", per_token_loss=False)
-    Passes: knobs(hybrid_context_parallel=True, pp=1, dataloader_type="single", per_token_loss=True)
+    Fails: megatron-lm 0.19: --hybrid-context-parallel --pipeline-model-parallel-size 2
+        --dataloader-type single --calculate-per-token-loss
+    Fails: megatron-lm 0.19: --hybrid-context-parallel --pipeline-model-parallel-size 1
+        --dataloader-type single
+    Passes: megatron-lm 0.19: --hybrid-context-parallel --pipeline-model-parallel-size 1
+        --dataloader-type single --calculate-per-token-loss
     """
     if not k.hybrid_context_parallel:
         return False
@@ -393,7 +405,7 @@ def prediction_layers_shift_positions(k: Knobs) -> bool:
 
     A later check of the same function would let learned_absolute and mrope pass; the first wins.
 
-    Fails: knobs(mtp_num_layers=1, position_embedding_type="learned_absolute")
-    Passes: knobs(mtp_num_layers=1, position_embedding_type="rope")
+    Fails: megatron-lm 0.19: --mtp-num-layers 1 --position-embedding-type learned_absolute
+    Passes: megatron-lm 0.19: --mtp-num-layers 1 --position-embedding-type rope
     """
     return bool(k.mtp_num_layers and k.position_embedding_type not in ("rope", "none"))

@@ -28,8 +28,8 @@ def fsdp2_in_a_pipeline(k: Knobs) -> bool:
 
     torchtitan does combine the two. Here, shard with the distributed optimizer or Megatron-FSDP.
 
-    Fails: knobs(use_torch_fsdp2=True, pp=2)
-    Passes: knobs(use_torch_fsdp2=True, pp=1)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2 --pipeline-model-parallel-size 2
+    Passes: megatron-lm 0.19: --use-torch-fsdp2 --pipeline-model-parallel-size 1
     """
     return bool(k.use_torch_fsdp2 and k.pp > 1)
 
@@ -47,8 +47,8 @@ def fsdp2_in_a_pipeline(k: Knobs) -> bool:
 def fsdp2_with_experts(k: Knobs) -> bool:
     """Torch FSDP2 shards everything over one group; experts would need a group of their own.
 
-    Fails: knobs(use_torch_fsdp2=True, ep=8)
-    Passes: knobs(use_torch_fsdp2=True, ep=1)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2 --expert-model-parallel-size 8
+    Passes: megatron-lm 0.19: --use-torch-fsdp2 --expert-model-parallel-size 1
     """
     return bool(k.use_torch_fsdp2 and k.ep > 1)
 
@@ -69,8 +69,8 @@ def fsdp2_with_experts(k: Knobs) -> bool:
 def states_are_sharded_twice(k: Knobs) -> bool:
     """FSDP2 already shards the optimizer's states; the distributed optimizer would do so again.
 
-    Fails: knobs(use_torch_fsdp2=True, use_distributed_optimizer=True)
-    Passes: knobs(use_torch_fsdp2=True, use_distributed_optimizer=False)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2 --use-distributed-optimizer
+    Passes: megatron-lm 0.19: --use-torch-fsdp2
     """
     return bool(k.use_torch_fsdp2 and k.use_distributed_optimizer)
 
@@ -92,8 +92,8 @@ def fused_accumulation_bypasses_fsdp2(k: Knobs) -> bool:
 
     The fusion is the default, so FSDP2 always needs --no-gradient-accumulation-fusion.
 
-    Fails: knobs(use_torch_fsdp2=True, gradient_accumulation_fusion=True)
-    Passes: knobs(use_torch_fsdp2=True, gradient_accumulation_fusion=False)
+    Fails: megatron-lm 0.19: --use-torch-fsdp2
+    Passes: megatron-lm 0.19: --use-torch-fsdp2 --no-gradient-accumulation-fusion
     """
     return bool(k.use_torch_fsdp2 and k.gradient_accumulation_fusion)
 
@@ -113,8 +113,8 @@ def fused_accumulation_bypasses_fsdp2(k: Knobs) -> bool:
 def nothing_to_gather(k: Knobs) -> bool:
     """Only sharded optimizers gather parameters, so there is nothing to overlap without one.
 
-    Fails: knobs(overlap_param_gather=True, use_distributed_optimizer=False)
-    Passes: knobs(overlap_param_gather=True, use_distributed_optimizer=True)
+    Fails: megatron-lm 0.19: --overlap-param-gather
+    Passes: megatron-lm 0.19: --overlap-param-gather --use-distributed-optimizer
     """
     sharded = (
         k.use_distributed_optimizer
@@ -139,8 +139,8 @@ def nothing_to_gather(k: Knobs) -> bool:
 def gather_without_reduction(k: Knobs) -> bool:
     """Overlapped gathers hang on the buckets that the overlapped reduction makes.
 
-    Fails: knobs(overlap_param_gather=True, overlap_grad_reduce=False)
-    Passes: knobs(overlap_param_gather=True, overlap_grad_reduce=True)
+    Fails: megatron-lm 0.19: --overlap-param-gather
+    Passes: megatron-lm 0.19: --overlap-param-gather --overlap-grad-reduce
     """
     return bool(k.overlap_param_gather and not k.overlap_grad_reduce)
 
@@ -163,12 +163,12 @@ def gather_in_the_step_needs_chunks(k: Knobs) -> bool:
 
     The path also needs overlapped gathers, and the old checkpoint format.
 
-    Fails: knobs(overlap_param_gather_with_optimizer_step=True, vpp=1, overlap_param_gather=True,
-        ckpt_format="torch")
-    Fails: knobs(overlap_param_gather_with_optimizer_step=True, vpp=2, overlap_param_gather=True,
-        ckpt_format="torch_dist")
-    Passes: knobs(overlap_param_gather_with_optimizer_step=True, vpp=2, overlap_param_gather=True,
-        ckpt_format="torch")
+    Fails: megatron-lm 0.19: --overlap-param-gather-with-optimizer-step
+        --num-virtual-stages-per-pipeline-rank 1 --overlap-param-gather --ckpt-format torch
+    Fails: megatron-lm 0.19: --overlap-param-gather-with-optimizer-step
+        --num-virtual-stages-per-pipeline-rank 2 --overlap-param-gather --ckpt-format torch_dist
+    Passes: megatron-lm 0.19: --overlap-param-gather-with-optimizer-step
+        --num-virtual-stages-per-pipeline-rank 2 --overlap-param-gather --ckpt-format torch
     """
     ready = k.vpp > 1 and k.overlap_param_gather and k.ckpt_format == "torch"
     return bool(k.overlap_param_gather_with_optimizer_step and not ready)
@@ -190,8 +190,8 @@ def gather_in_the_step_needs_chunks(k: Knobs) -> bool:
 def instances_of_no_optimizer(k: Knobs) -> bool:
     """Several instances mean that the optimizer is sharded inside each and replicated across.
 
-    Fails: knobs(num_distributed_optimizer_instances=2, use_distributed_optimizer=False)
-    Passes: knobs(num_distributed_optimizer_instances=2, use_distributed_optimizer=True)
+    Fails: megatron-lm 0.19: --num-distributed-optimizer-instances 2
+    Passes: megatron-lm 0.19: --num-distributed-optimizer-instances 2 --use-distributed-optimizer
     """
     sharded = k.use_distributed_optimizer or k.get("use_megatron_fsdp")
     return bool(k.num_distributed_optimizer_instances > 1 and not sharded)
@@ -215,8 +215,10 @@ def exact_reduction_over_instances(k: Knobs) -> bool:
 
     It needs one bucket a group as well, and is dropped where gradients are FP32 on the wire anyway.
 
-    Fails: knobs(reduce_scatter_with_fp32_accumulation=True, num_distributed_optimizer_instances=2)
-    Passes: knobs(reduce_scatter_with_fp32_accumulation=True, num_distributed_optimizer_instances=1)
+    Fails: megatron-lm 0.19: --ddp-reduce-scatter-with-fp32-accumulation
+        --num-distributed-optimizer-instances 2
+    Passes: megatron-lm 0.19: --ddp-reduce-scatter-with-fp32-accumulation
+        --num-distributed-optimizer-instances 1
     """
     several = degree(k, "num_distributed_optimizer_instances") > 1
     return bool(k.reduce_scatter_with_fp32_accumulation and several)
@@ -240,9 +242,9 @@ def exact_reduction_over_instances(k: Knobs) -> bool:
 def two_half_precisions(k: Knobs) -> bool:
     """The parameters have one type; the frameworks do not choose between two.
 
-    Fails: knobs(framework="megatron-lm 0.19", fp16=True, bf16=True)
+    Fails: megatron-lm 0.19: --fp16 --bf16
     Fails: knobs(framework="deepspeed 0.19", fp16=True, bf16=True)
-    Passes: knobs(framework="megatron-lm 0.19", fp16=False, bf16=True)
+    Passes: megatron-lm 0.19: --bf16
     """
     return k.fp16 is True and k.bf16 is True
 
@@ -261,8 +263,8 @@ def two_half_precisions(k: Knobs) -> bool:
 def two_gradient_types(k: Knobs) -> bool:
     """The buffer that gradients are accumulated in and the main gradients are the same memory.
 
-    Fails: knobs(accumulate_allreduce_grads_in_fp32=True, main_grads_dtype="bf16")
-    Passes: knobs(accumulate_allreduce_grads_in_fp32=True, main_grads_dtype="fp32")
+    Fails: megatron-lm 0.19: --bf16 --accumulate-allreduce-grads-in-fp32 --main-grads-dtype bf16
+    Passes: megatron-lm 0.19: --bf16 --accumulate-allreduce-grads-in-fp32 --main-grads-dtype fp32
     """
     return bool(k.accumulate_allreduce_grads_in_fp32 and k.main_grads_dtype != "fp32")
 
@@ -282,8 +284,8 @@ def optimizer_needs_whole_matrices(k: Knobs) -> bool:
 
     Use adam or sgd, or the layer-wise distributed optimizer without FSDP.
 
-    Fails: knobs(use_megatron_fsdp=True, optimizer="muon")
-    Passes: knobs(use_megatron_fsdp=True, optimizer="adam")
+    Fails: megatron-lm 0.19: --use-megatron-fsdp --optimizer muon
+    Passes: megatron-lm 0.19: --use-megatron-fsdp --optimizer adam
     """
     return bool(k.use_megatron_fsdp and not str(k.optimizer).startswith(("adam", "sgd")))
 
@@ -304,9 +306,10 @@ def optimizer_needs_whole_matrices(k: Knobs) -> bool:
 def outer_sharding_of_replicas(k: Knobs) -> bool:
     """Sharding across instances divides what each instance has already sharded whole.
 
-    Fails: knobs(outer_dp_sharding_strategy="optim", data_parallel_sharding_strategy="optim_grads")
-    Passes: knobs(outer_dp_sharding_strategy="optim",
-        data_parallel_sharding_strategy="optim_grads_params")
+    Fails: megatron-lm 0.19: --outer-dp-sharding-strategy optim
+        --data-parallel-sharding-strategy optim_grads
+    Passes: megatron-lm 0.19: --outer-dp-sharding-strategy optim
+        --data-parallel-sharding-strategy optim_grads_params
     """
     outer = k.outer_dp_sharding_strategy != "no_shard"
     return bool(outer and k.data_parallel_sharding_strategy != "optim_grads_params")
