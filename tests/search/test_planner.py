@@ -6,6 +6,7 @@ import pytest
 
 import meshwright
 from meshwright.rules.rule import check, pruning_rules
+from meshwright.search import fastest
 from meshwright.search import sweep as sweep_module
 from meshwright.search.infeasible import WORTH_SAYING
 from meshwright.search.result import describe, mesh, schedule, sharding
@@ -127,3 +128,16 @@ def test_an_interrupted_search_says_so(monkeypatch):
     assert found.costed < plan().costed
     assert "stopped early" in found.notes[0]
     assert all(r.prediction.required_bytes <= found.limit_bytes for r in found.rows)
+
+
+def test_the_fastest_plan_is_the_first_row_of_the_search():
+    pins = {"cp": 1, "ep": 1}
+    found = plan(pins=pins, top=3)
+    settings = meshwright.api.options(pins, {})
+    best = fastest(found.job, settings)
+    assert describe(best.plan) == describe(found.rows[0].plan)
+    assert best.prediction.step_time_s == found.rows[0].prediction.step_time_s
+    other = fastest(found.job, settings, accept=lambda p: p.tp != best.plan.tp)
+    assert other.plan.tp != best.plan.tp
+    assert other.prediction.step_time_s >= best.prediction.step_time_s
+    assert fastest(found.job, settings, accept=lambda _: False) is None

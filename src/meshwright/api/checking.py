@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.deferred import Deferred
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.setting import Value
@@ -129,6 +130,7 @@ def _unreadable(file: str, error: InvalidInput) -> Checked:
 
 def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
+    from meshwright.rules.costed import heads
     from meshwright.rules.estimates import estimate_figures, estimate_findings, estimates
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
@@ -140,7 +142,7 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         from meshwright.api.comparing import distance
 
         notes = distance(reading, linted.drafted)
-    numbers = figures(reading, linted.drafted)
+    numbers = Deferred(lambda: figures(reading, linted.drafted))
     stated_here = estimates(reading, linted.drafted, numbers)
     config = reading.config
     return Checked(
@@ -148,8 +150,8 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         framework=config.framework.name,
         version=config.version,
         findings=(*linted.findings, *estimate_findings(stated_here), *notes),
-        summary=_summary(reading, linted, numbers),
-        figures={**numbers, **estimate_figures(stated_here)},
+        summary=_summary(reading, linted, heads(linted.drafted)),
+        figures=Deferred(lambda: {**numbers, **estimate_figures(stated_here)}),
         sources={s.file: s.text for s in sources(reading)},
     )
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from meshwright.search import Candidate
 
 LEAST_GAIN = 0.03  # of the step: below it two plans are as good as one
-_ROWS = 8
 _KEPT = (
     "sequence_parallel",
     "overlap_tp",
@@ -57,7 +56,7 @@ def distance(reading: Reading, drafted: Drafted) -> tuple[Finding, ...]:
 
 def _best(reading: Reading, job: Job) -> Candidate | None:
     """The fastest plan that fits and that the framework can run."""
-    from meshwright.search import Options, plan_job
+    from meshwright.search import Options, fastest
 
     plan = job.plan.row(0)
     pins: dict[str, tuple[Any, ...]] = {name: (getattr(plan, name),) for name in _KEPT}
@@ -68,16 +67,8 @@ def _best(reading: Reading, job: Job) -> Candidate | None:
     if reading.config.framework.name in _ONE_RANK_EACH:
         pins |= {"pp": (1,), "ep": (int(plan.ep),)}
     base = plan.replace(first_stage_layers=0, last_stage_layers=0, layout=None)
-    result = plan_job(
-        job.model,
-        job.cluster,
-        job.workload,
-        settings=Options(pins=pins, base=base),
-        top=_ROWS,
-        stack=job.stack,
-        sensitivity=False,
-    )
-    return next((row for row in result.rows if _runs(reading, job, row.plan)), None)
+    settings = Options(pins=pins, base=base)
+    return fastest(job, settings, accept=lambda found: _runs(reading, job, found))
 
 
 def _runs(reading: Reading, job: Job, plan: Plan) -> bool:

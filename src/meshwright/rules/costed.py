@@ -14,6 +14,7 @@ from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.model.count import parameters
 from meshwright.plan.job import num_microbatches
+from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,6 +49,21 @@ def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | No
             found |= _time(job)
     except (MeshwrightError, ArithmeticError, ValueError, IndexError):
         return found  # a plan that a rule refuses may have no cost
+    return found
+
+
+def heads(drafted: Drafted) -> dict[str, float]:
+    """Peak memory in GiB and seconds of a step, as far as what they hang on is known."""
+    lacking, job = set(drafted.missing), drafted.job
+    found: dict[str, float] = {}
+    if lacking & {"model", "num_gpus", "seq_len"} or not is_laid(job):
+        return found
+    try:
+        found["peak_gib"] = moments_of(job).steady_bytes / GIB
+        if "gpu" not in lacking:
+            found["step_time_s"] = step_s(job)
+    except (MeshwrightError, ArithmeticError, ValueError, IndexError):
+        return found
     return found
 
 
@@ -111,7 +127,7 @@ def _logits(job: Job) -> dict[str, Figure | None]:
 
 
 @lru_cache(maxsize=8)
-def _moments_of(same: _Same) -> Moments:
+def _moments_of(same: Same) -> Moments:
     return moments(_one(same.job))
 
 
@@ -128,24 +144,9 @@ def by_row(job: Job, judge: Callable[[Job], bool]) -> Any:
     return np.array([is_laid(row) and judge(row) for row in rows], dtype=bool)
 
 
-class _Same:
-    """A job as a key: the same object."""
-
-    __slots__ = ("job",)
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.job is self.job
-
-    def __hash__(self) -> int:
-        return id(self.job)
-
-
 def moments_of(job: Job) -> Moments:
     """The job's moments, computed once for all who ask."""
-    return _moments_of(_Same(job))
+    return _moments_of(Same(job))
 
 
 def _memory(job: Job) -> dict[str, Figure | None]:
@@ -226,7 +227,7 @@ def least_gpus(job: Job) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def _prediction(same: _Same) -> Prediction:
+def _prediction(same: Same) -> Prediction:
     from meshwright.cost.predict import predict
 
     return predict(_one(same.job))
@@ -234,7 +235,7 @@ def _prediction(same: _Same) -> Prediction:
 
 def prediction_of(job: Job) -> Prediction:
     """The job's prediction, computed once for all who ask."""
-    return _prediction(_Same(job))
+    return _prediction(Same(job))
 
 
 def step_s(job: Job) -> float:

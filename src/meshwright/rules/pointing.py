@@ -7,17 +7,20 @@ found by writing the job before and after in the framework's words and comparing
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.words import shown
 from meshwright.plan.words import FIELDS, word
 from meshwright.rules.rule import as_numpy
+from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from meshwright.base.finding import Edit, Finding, Label
+    from meshwright.frameworks.framework import Expressed
     from meshwright.frameworks.jobs import Drafted
     from meshwright.frameworks.reading import Reading
     from meshwright.frameworks.setting import Setting
@@ -159,12 +162,12 @@ def _plan_difference(
     reading: Reading, drafted: Drafted, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The framework's settings that differ when the plan changes; None removes one."""
-    express = reading.config.framework.express
+    express, version = reading.config.framework.express, reading.config.version
     if express is None or not changes:
         return {}
     try:
-        before = express(drafted.job, reading.config.version).settings
-        after = express(changed(drafted.job, changes), reading.config.version).settings
+        before = _settings(Same(drafted.job), express, version)
+        after = express(changed(drafted.job, changes), version).settings
     except MeshwrightError:
         return {}
     names = dict.fromkeys((*before, *after))
@@ -185,6 +188,14 @@ def _overruled(
     kept = {*SHAPE, *FIELDS} - {*changes}
     known = ((s, table.find(s.spelled, reading.config.version)) for s in stated)
     return [s.name for s, field in known if field is not None and field.variable not in kept]
+
+
+@lru_cache(maxsize=8)
+def _settings(
+    same: Same, express: Callable[[Job, str], Expressed], version: str
+) -> Mapping[str, Any]:
+    """The settings that state a job, worked out once for all findings about it."""
+    return express(same.job, version).settings
 
 
 def _own_words(reading: Reading, variable: str, value: Any) -> tuple[str, Any] | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.cost.calibration import Calibration
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
+    from meshwright.plan.plan import Plan
     from meshwright.search.kept import Kept
     from meshwright.search.space import Space
     from meshwright.search.sweep import Sweep
@@ -67,6 +68,27 @@ def plan_job(
     if not outcome.interrupted:
         result = _explained(question, outcome, result, sensitivity=sensitivity)
     return replace(result, seconds=time.process_time() - started)
+
+
+def fastest(
+    job: Job, settings: Options, *, accept: Callable[[Plan], bool] = lambda _: True
+) -> Candidate | None:
+    """The fastest plan that fits and that `accept` takes, None where there is none.
+
+    The same search as `plan_job`, without the reasons and the table: only the winner is predicted.
+    """
+    calibration = default_calibration()
+    the_space = space(job.model, job.cluster, job.workload, settings)
+    aim = Aim(limit_bytes=job.cluster.gpu.memory_bytes, objective="throughput")
+    kept = sweep(job, the_space, aim=aim, calibration=calibration).best
+    if kept is None:
+        return None
+    plans = (plan_at(settings.base, kept, index) for index in range(len(kept)))
+    chosen = next((plan for plan in plans if accept(plan)), None)
+    if chosen is None:
+        return None
+    best = job.with_plan(chosen)
+    return Candidate(job=best, prediction=predict(best, calibration))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
