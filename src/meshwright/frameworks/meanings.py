@@ -66,6 +66,10 @@ class Meanings:
         stated = self.settings(*names)
         self.given[variable] = Value(value=value, settings=stated, default=not stated)
 
+    def quote(self, variable: str, value: Any, setting: Setting) -> None:
+        """Gives a variable the value that a comment mentions."""
+        self.given[variable] = Value(value=value, settings=(setting,))
+
     def follow(self, variable: str, value: Any, *variables: str) -> None:
         """Gives a variable the value that follows from others."""
         self.given[variable] = Value(value=value, settings=self.stating(*variables))
