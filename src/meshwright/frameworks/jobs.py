@@ -35,6 +35,7 @@ SHAPE = (
     *("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "mtp_num_layers"),
 )
 USUAL_SEQ_LEN = 4096
+SHORT_SEQ_LEN = 512  # what fits no such sequence fits none that is trained on
 USUAL_GPU = "H100"
 OTHER_GPU = "A100-80GB"
 _MOST_GPUS = 10**7
@@ -67,7 +68,7 @@ def draft(
     """The job that a configuration states, with `model` and `cluster` where they are given."""
     plan, problems = _plan(reading)
     missing: list[str] = []
-    stack = reading.config.framework.stack
+    stack = _stack(reading)
     if (whole := _whole(reading)) is not None:
         model, cluster, stack = model or whole.model, cluster or whole.cluster, whole.stack
     models = _models(reading, model, plan, missing)
@@ -92,6 +93,14 @@ def _whole(reading: Reading) -> Job | None:
     """The job of a configuration that states model and hardware as well."""
     read = reading.config.framework.whole
     return None if read is None else read(reading.config)
+
+
+def _stack(reading: Reading) -> str:
+    """The calibration's stack; what runs on torch runs DeepSpeed's engine or FSDP's wrappers."""
+    framework = reading.config.framework
+    if framework.stack != "default" or "torch" not in framework.below:
+        return framework.stack
+    return "deepspeed" if reading.value("use_deepspeed") else "fsdp"
 
 
 # The plan
@@ -269,14 +278,15 @@ def _workloads(
 ) -> tuple[Workload, Workload]:
     """The workload that is stated, under either plan's data-parallel degree."""
     seq_len = reading.value("seq_len")
+    lengths = (seq_len, seq_len)
     if not isinstance(seq_len, int) or seq_len < 1:
         missing.append("seq_len")
-        seq_len = USUAL_SEQ_LEN
+        lengths = (USUAL_SEQ_LEN, SHORT_SEQ_LEN)
     if _batch(reading, first) is None:
         missing.append("global_batch_size")
     built = [
         Workload(
-            seq_len=seq_len,
+            seq_len=length,
             global_batch_size=_batch(reading, p)
             or int(p.micro_batch_size * p.dp * p.pp * p.vpp * _ROUNDS),
             train_tokens=_number(reading.value("train_tokens")),
@@ -285,7 +295,7 @@ def _workloads(
             runtime=_noun(Runtime, reading.values),
             recipe=_noun(Recipe, reading.values),
         )
-        for p in (first, second)
+        for p, length in zip((first, second), lengths, strict=True)
     ]
     return built[0], built[1]
 
