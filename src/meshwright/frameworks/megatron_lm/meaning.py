@@ -133,8 +133,8 @@ def _schedule(m: Meanings) -> None:
 
 def experts(m: Meanings) -> None:
     """Expert tensor parallelism follows tp where it is not written."""
-    stated = m.value("etp") if m.stating("etp") else None
-    m.follow("etp_explicit", stated, "etp")
+    stated = m.value("etp")
+    m.follow("etp_explicit", stated if m.stating("etp") else None, "etp")
     if stated is None and m.is_unreadable("tp"):
         m.given["etp"] = Value(value=UNKNOWN, settings=m.stating("tp"))
     elif stated is None:

@@ -38,7 +38,8 @@ def express_as(
     """
     since = _LAYOUTS_SINCE.get(framework.name, (0,))
     said = wording(job, layouts=not version or release(version)[:2] >= since)
-    raw, also = _with_positions(said.values), {}
+    raw = _with_positions(said.values)
+    also: dict[str, Any] = {}
     if translate is not None:
         raw, also = translate(raw, job)
     settings = spelled(framework, version, raw) | also

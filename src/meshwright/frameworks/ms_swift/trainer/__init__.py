@@ -1,0 +1,1 @@
+"""The arguments of `swift sft` and its kin, on transformers' trainer."""
