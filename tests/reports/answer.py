@@ -49,7 +49,7 @@ MEMORY_CODES = ("CMP121", "CMP209", "CMP212", "CMP303", "MOD217")
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Findings as records of the JSON report, figures by name, the framework that was recognized."""
+    """Findings as records of the JSON report, figures by name, the recognized framework."""
 
     findings: tuple[Mapping[str, Any], ...]
     figures: Mapping[str, Any]
@@ -85,7 +85,7 @@ def _asked(path: Path, given: Given, *, framework: str) -> Answer:
         )
     except MeshwrightError as error:
         return Answer(findings=(), figures={}, error=str(error))
-    except Exception as error:  # noqa: BLE001 - a traceback is the worst answer, but one to count
+    except Exception as error:  # a traceback is the worst answer, but an answer
         return Answer(findings=(), figures={}, error=f"{CRASH}: {error!r}")
     return answer_of(report)
 

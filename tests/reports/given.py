@@ -256,7 +256,7 @@ FABRICS = (  # by what people call a network; the first that is found
 
 
 def gpus_of(hardware: str, count: Any) -> str | Cluster | None:
-    """The cluster that the facts describe; the device's name alone where they do not say how many."""
+    """The cluster that the facts describe; the device alone where they do not say how many."""
     device = device_of(hardware)
     if device is None:
         return None

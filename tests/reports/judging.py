@@ -288,8 +288,8 @@ NUMBERS: tuple[tuple[str, Number], ...] = (
     (r"experts_per_rank(_per_layer)?", Number(figures=("experts_per_rank",))),
     (r"minimal_divisor|padding_to", Number(figures=("sequence_divisor",))),
     (r"padded", Number(figures=("padded_vocab_size",))),
-    (r"count_mismatches", Number(figures=("mismatches",))),
     (r"min_world|world_needed", Number(figures=("least_gpus", "mesh_product"))),
+    (r"speedup_over_tp\d+_at_least", Number(figures=(), at_least=True)),
     (r"speed_ratio", Number(figures=("speed_against_nvlink",))),
     (r"ratio", Number(figures=("speedup_unsharded", "metrics_ratio"))),
     (r"effective_gb_s", Number(figures=("gather_bytes_per_s",), unit=GB)),
@@ -354,14 +354,23 @@ def _padded(value: Mapping[Any, Any], answer: Answer) -> str:
     return f"padded vocabulary {sorted(missing)} not said" if missing else ""
 
 
+def _in_words(key: str, value: float, answer: Answer) -> bool:
+    """Whether a warning or error that counts something says the whole number itself."""
+    if not key.startswith("count_") or value != int(value):
+        return False
+    said = (str(f["message"]) for f in answer.of("error", "warning"))
+    return any(re.search(rf"(?<![\d.]){int(value)}(?![\d.])", text) for text in said)
+
+
 def _number(key: str, value: float, answer: Answer, tolerance: float) -> str:
     number = next((n for pattern, n in NUMBERS if re.fullmatch(pattern, key)), None)
     if number is None:
         least = key.endswith("_at_least")
         number = Number(figures=(key.removesuffix("_at_least"),), at_least=least)
-    said = next((answer.figures[n] for n in number.figures if n in answer.figures), None)
+    names = number.figures or (key.removesuffix("_at_least"),)
+    said = next((answer.figures[n] for n in names if n in answer.figures), None)
     if not isinstance(said, int | float):
-        return f"{key} is not said"
+        return "" if _in_words(key, value, answer) else f"{key} is not said"
     here = said / number.unit
     right = here >= value if number.at_least else abs(here - value) <= tolerance * abs(value)
     return "" if right else f"{key}: {here:.4g}, expected {value:g}"

@@ -13,7 +13,6 @@ from meshwright.cost.memory import memory
 from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.model.count import parameters
-from meshwright.plan.job import num_microbatches
 from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
@@ -32,24 +31,28 @@ GIB = 2**30
 
 
 def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | None]:
-    """Figures by name, as far as what they hang on is known; none of a plan that cannot be laid."""
-    known = {"model", "gpu", "num_gpus", "seq_len"} - set(drafted.missing)
-    job = drafted.job
+    """Figures by name, as far as what they hang on is known; none of a plan that cannot be laid.
+
+    Memory where the sequence length is not stated is that of short sequences, a lower bound.
+    """
+    missing = set(drafted.missing)
+    job = drafted.other if "seq_len" in missing else drafted.job
     found: dict[str, Figure | None] = _per_parameter(reading, drafted)
-    if "model" in known:
-        found |= _model_sizes(job)
-    if {"model", "seq_len"} <= known:
-        found |= _logits(job)
-    if not ({"model", "num_gpus"} <= known and is_laid(job)):
+    if "model" in missing:
+        return found
+    found |= _model_sizes(job)
+    if "num_gpus" in missing or not is_laid(job):
         return found
     try:
         found |= _memory(job)
-        if "gpu" in known:
+        if "gpu" not in missing:
             found |= _fit(job)
+        if not missing & {"gpu", "seq_len"}:
             found |= _time(job)
     except (MeshwrightError, ArithmeticError, ValueError, IndexError):
         return found  # a plan that a rule refuses may have no cost
-    return found
+    assumed = job.workload.seq_len if "seq_len" in missing else None
+    return {**found, "memory.assumed_seq_len": assumed}
 
 
 def heads(drafted: Drafted) -> dict[str, float]:
@@ -114,13 +117,6 @@ def _model_sizes(job: Job) -> dict[str, Figure | None]:
         "checkpoint_bytes": size,
         "checkpoint_write_s": size / (rate * job.cluster.num_nodes) if rate else None,
     }
-
-
-def _logits(job: Job) -> dict[str, Figure | None]:
-    """One copy of a micro-batch's logits in 16 bits and in fp32, before any split."""
-    tokens = int(job.plan.micro_batch_size) * job.workload.seq_len
-    count = float(tokens) * job.model.vocab_size
-    return {"logits_bf16_bytes": 2 * count, "logits_fp32_bytes": 4 * count}
 
 
 # Memory
@@ -267,9 +263,28 @@ def _time(job: Job) -> dict[str, Figure | None]:
         "tokens_per_s_per_gpu": tokens / found.step_time_s / job.cluster.num_gpus,
         "mfu": found.mfu,
         "bottleneck": found.limited_by,
-        "micro_batches_per_step": int(num_microbatches(job)),
         **shares,
+        **_instead(job),
     }
+
+
+def _instead(job: Job) -> dict[str, Figure | None]:
+    """How many times as fast this plan is as others of the same batch: other tp, less sharding.
+
+    Also its speed as a share of that with NVLink, where the node has none.
+    """
+    found: dict[str, Figure | None] = {}
+    plan = job.plan
+    for tp in sorted({int(plan.tp) * 2, max(int(plan.tp) // 2, 1)} - {int(plan.tp)}):
+        dp = int(plan.dp) * int(plan.tp) / tp
+        if dp == int(dp) >= 1 and tp <= job.cluster.gpus_per_node:
+            other = job.with_plan(plan.replace(tp=tp, dp=int(dp), etp=min(int(plan.etp), tp)))
+            found[f"speedup_over_tp{tp}"] = 1 / faster_by(job, other)
+    if int(plan.zero_stage) >= 3 and int(plan.dp) > 1:
+        found["speedup_unsharded"] = faster_by(job, job.with_plan(plan.replace(zero_stage=1)))
+    if job.cluster.links[0].kind == "pcie":
+        found["speed_against_nvlink"] = 1 / faster_by(job, with_links_like_nvlink(job))
+    return {name: value for name, value in found.items() if value == value}  # not NaN
 
 
 def faster_by(job: Job, other: Job) -> float:

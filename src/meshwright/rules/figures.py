@@ -36,6 +36,7 @@ def figures(reading: Reading, drafted: Drafted, *, costs: bool = True) -> Mappin
         **_vocabulary(reading, drafted),
         **_layers(reading, drafted),
         **_saved(reading),
+        **_logits(reading, drafted),
     }
     if costs:
         found |= cost_figures(reading, drafted)
@@ -192,11 +193,16 @@ def padded_vocabulary(rows: int, multiple: int, tp: int) -> int:
     return -(-rows // step) * step
 
 
+def vocabulary(reading: Reading, drafted: Drafted) -> int | None:
+    """Rows of the embedding: the model's, or what is stated where no model is known."""
+    if "model" not in drafted.missing:
+        return int(drafted.job.model.vocab_size)
+    return stated(reading, "vocab_size")
+
+
 def _vocabulary(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
     """Vocabulary as padded, also without tensor parallelism: the two should be equal."""
-    rows = stated(reading, "vocab_size")
-    if rows is None and "model" not in drafted.missing:
-        rows = int(drafted.job.model.vocab_size)
+    rows = vocabulary(reading, drafted)
     multiple = stated(reading, "make_vocab_size_divisible_by")
     if rows is None or multiple is None:
         return {"vocab_size": rows}
@@ -208,6 +214,15 @@ def _vocabulary(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
         "padded_vocab_size": padded_vocabulary(rows, multiple, tp),
         "padded_vocab_size_tp1": padded_vocabulary(rows, multiple, 1) if tp > 1 else None,
     }
+
+
+def _logits(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
+    """One copy of a micro-batch's logits in 16 bits and in fp32, before any split."""
+    rows = vocabulary(reading, drafted)
+    if rows is None or "seq_len" in drafted.missing:
+        return {}
+    tokens = int(drafted.job.plan.micro_batch_size) * drafted.job.workload.seq_len
+    return {"logits_bf16_bytes": 2.0 * tokens * rows, "logits_fp32_bytes": 4.0 * tokens * rows}
 
 
 def _layers(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
