@@ -58,6 +58,11 @@ class Entry:
         """Number of frameworks that have it."""
         return len(self.names)
 
+    @property
+    def spellings(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of its fields by framework, newest first, each once."""
+        return {f: tuple(dict.fromkeys(n.field for n in group)) for f, group in self.names.items()}
+
 
 @cache
 def dictionary() -> tuple[Entry, ...]:
