@@ -130,7 +130,7 @@ def _unreadable(file: str, error: InvalidInput) -> Checked:
 
 def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
-    from meshwright.rules.costed import heads
+    from meshwright.rules.costed import heads, prediction_of
     from meshwright.rules.estimates import estimate_figures, estimate_findings, estimates
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
@@ -141,7 +141,7 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     if compare and linted.drafted.is_whole and not _has_errors(linted.findings):
         from meshwright.api.comparing import distance
 
-        notes = distance(reading, linted.drafted)
+        notes = distance(reading, linted.drafted, own=prediction_of(linted.judged))
     numbers = Deferred(lambda: figures(reading, linted.drafted))
     stated_here = estimates(reading, linted.drafted, numbers)
     config = reading.config
@@ -150,7 +150,7 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         framework=config.framework.name,
         version=config.version,
         findings=(*linted.findings, *estimate_findings(stated_here), *notes),
-        summary=_summary(reading, linted, heads(linted.drafted)),
+        summary=_summary(reading, linted, heads(linted.judged, linted.drafted.missing)),
         figures=Deferred(lambda: {**numbers, **estimate_figures(stated_here)}),
         sources={s.file: s.text for s in sources(reading)},
     )

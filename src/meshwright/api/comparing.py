@@ -33,15 +33,13 @@ _REASONS = 2
 _ONE_RANK_EACH = frozenset({"hf-trainer", "accelerate", "deepspeed", "llama-factory", "axolotl"})
 
 
-def distance(reading: Reading, drafted: Drafted) -> tuple[Finding, ...]:
+def distance(reading: Reading, drafted: Drafted, *, own: Prediction) -> tuple[Finding, ...]:
     """CFG202: what the best plan that the framework can run would gain, and why.
 
-    The search keeps the model, the cluster, the workload, the precision, the optimizer and how
-    state is sharded and hidden; it varies the mesh, the micro-batch and recomputation.
+    `own` is what the drafted plan costs. The search keeps the model, the cluster, the workload, the
+    precision, the optimizer and how state is sharded and hidden; it varies the mesh, the
+    micro-batch and recomputation.
     """
-    from meshwright.cost.predict import predict
-
-    own = predict(drafted.job)
     best = _best(reading, drafted.job)
     if best is None:
         return ()

@@ -16,7 +16,7 @@ from meshwright.model.count import parameters
 from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from meshwright.cost.memory.moments import Moments
     from meshwright.cost.predict import Prediction
@@ -55,9 +55,9 @@ def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | No
     return {**found, "memory.assumed_seq_len": assumed}
 
 
-def heads(drafted: Drafted) -> dict[str, float]:
-    """Peak memory in GiB and seconds of a step, as far as what they hang on is known."""
-    lacking, job = set(drafted.missing), drafted.job
+def heads(job: Job, missing: Iterable[str]) -> dict[str, float]:
+    """Peak memory in GiB and seconds of a step, as far as nothing they hang on is missing."""
+    lacking = set(missing)
     found: dict[str, float] = {}
     if lacking & {"model", "num_gpus", "seq_len"} or not is_laid(job):
         return found

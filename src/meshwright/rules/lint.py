@@ -16,7 +16,7 @@ from meshwright.frameworks.jobs import Drafted, draft
 from meshwright.frameworks.knobs import Knobs
 from meshwright.rules.demand import all_demands, applies, made_by_older, message, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
-from meshwright.rules.rule import all_rules, check
+from meshwright.rules.rule import all_rules, as_numpy, check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.reading import Reading
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
+    from meshwright.plan.job import Job
     from meshwright.rules.demand import Demand
     from meshwright.rules.rule import Rule
 
@@ -48,12 +49,14 @@ _NOUN = {
 class Linted:
     """The findings of one configuration and the job they speak of.
 
-    `withheld` are the codes of general rules that hang on what is missing, `unjudged` the demands'
-    codes by the variable that they lack.
+    `judged` is the drafted job as the rules saw it, NumPy values in its plan. `withheld` are the
+    codes of general rules that hang on what is missing, `unjudged` the demands' codes by the
+    variable that they lack.
     """
 
     findings: tuple[Finding, ...]
     drafted: Drafted
+    judged: Job
     withheld: tuple[str, ...] = ()
     unjudged: Mapping[str, tuple[str, ...]]
 
@@ -70,7 +73,8 @@ def lint(
     `predict` False leaves out the rules that weigh a prediction of memory or time.
     """
     drafted = draft(reading, model=model, cluster=cluster)
-    general, withheld = _general(drafted, predict=predict)
+    judged = as_numpy(drafted.job)
+    general, withheld = _general(drafted, judged, predict=predict)
     demanded, unjudged = _demanded(reading, drafted)
     findings = [
         *reading.config.findings,
@@ -81,8 +85,9 @@ def lint(
         *_missing_note(drafted, withheld),
     ]
     return Linted(
-        findings=tuple(sorted(dict.fromkeys(_once(findings)), key=_order)),
+        findings=tuple(sorted(_once(findings), key=_order)),
         drafted=drafted,
+        judged=judged,
         withheld=tuple(withheld),
         unjudged=unjudged,
     )
@@ -105,13 +110,15 @@ def _once(findings: Sequence[Finding]) -> list[Finding]:
 # General rules
 
 
-def _general(drafted: Drafted, *, predict: bool) -> tuple[list[tuple[Rule, Finding]], list[str]]:
+def _general(
+    drafted: Drafted, judged: Job, *, predict: bool
+) -> tuple[list[tuple[Rule, Finding]], list[str]]:
     """The findings that hold whatever stands in, and the codes of those that do not."""
     lacking = set(drafted.missing)
     general = (r for r in all_rules() if r.is_general and not lacking & set(r.needs))
     rules = [r for r in general if predict or not r.predictive]
     by_code = {rule.code: rule for rule in rules}
-    first = {f.code: f for f in check(drafted.job, rules)}
+    first = {f.code: f for f in check(judged, rules)}
     if drafted.other is drafted.job:
         return [(by_code[c], f) for c, f in first.items()], []
     second = {f.code: f for f in check(drafted.other, rules)}

@@ -342,10 +342,10 @@ def _prune_survivors(job: Job, rules: Sequence[Rule]) -> Pruned:
 
 
 def as_numpy(job: Job) -> Job:
-    """The job with every field of its plan a NumPy value (`layout` excepted)."""
+    """The job with a NumPy value in every field of its plan but `layout`; itself if it is so."""
     changes = {
         name: np.asarray(value)[()]
         for name in _PLAN_FIELDS
         if name != "layout" and not isinstance(value := getattr(job.plan, name), np.generic)
     }
-    return job.with_plan(job.plan.replace(**changes))
+    return job.with_plan(job.plan.replace(**changes)) if changes else job
