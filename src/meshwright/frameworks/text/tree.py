@@ -23,7 +23,7 @@ _LINE_REST = re.compile(r"[ \t]*,?[ \t]*(?:(?:#|//)[^\n]*)?(?:\r?\n|$)")
 
 def parse_tree(source: Source) -> Parsed:
     """The leaves of a document by dotted name; lists of plain values are leaves."""
-    document, others = _document(source)
+    document, others = _documents(source)
     settings = tuple(_setting(source, document, key) for key in _leaves(document.data))
     findings = [] if isinstance(document.data, dict) else [_no_mapping(source)]
     if others:
@@ -36,7 +36,12 @@ def parse_tree(source: Source) -> Parsed:
     )
 
 
-def _document(source: Source) -> tuple[Document, int]:
+def document_of(source: Source) -> Document:
+    """The document of a source with its places; InvalidInput where it is not in its syntax."""
+    return _documents(source)[0]
+
+
+def _documents(source: Source) -> tuple[Document, int]:
     """The document of a source, and how many others its file holds."""
     if source.syntax == "json":
         from meshwright.base.locate.json import parse_json

@@ -1,0 +1,160 @@
+"""Changes to one setting of a file that keep its comments and layout.
+
+Every edit is tried on the text and the result read again: it is given only if the setting then has
+the value that was asked for and every other setting still has its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Edit
+from meshwright.frameworks.setting import UNKNOWN, Setting, Source
+from meshwright.frameworks.text.inserting import insertions
+from meshwright.frameworks.text.parse import parse
+from meshwright.frameworks.text.replacing import replacements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_BY_HAND = "edit it by hand"
+
+
+def replace_value(setting: Setting, text_value: Any) -> Edit:
+    """The edit that gives a setting another value, a text or a typed value.
+
+    A variable that only this setting uses is changed where it is assigned; else the place that
+    names it. MeshwrightError where no edit changes this setting alone.
+    """
+    source = setting.source
+    before = parse(source).settings
+    position = _position(setting, before)
+    for span, text in replacements(setting, text_value):
+        edit = Edit(file=source.file, start=span.start, end=span.end, text=text)
+        if position is None or _changes_only(source, edit, before, position, text_value):
+            return edit
+    raise MeshwrightError(f"{setting.spelled} cannot be changed alone here", hint=_BY_HAND)
+
+
+def remove(setting: Setting) -> Edit:
+    """The edit that takes a setting out; MeshwrightError where cutting would break the file."""
+    source, whole = setting.source, setting.whole
+    before = parse(source).settings
+    position = _position(setting, before)
+    edit = Edit(file=source.file, start=whole.start, end=whole.end, text="")
+    if whole.start < whole.end and position is not None:
+        after = _settings(source, edit)
+        kept = [*before[:position], *before[position + 1 :]]
+        if after is not None and _same(kept, [s for s in after if not _is_left_over(s, setting)]):
+            return edit
+    raise MeshwrightError(f"{setting.spelled} cannot be taken out alone here", hint=_BY_HAND)
+
+
+def insert(source: Source, name: str, value: Any, near: Setting | None = None) -> Edit:
+    """The edit that adds a setting, after `near` or where its kin stand.
+
+    MeshwrightError where the file has no place for it.
+    """
+    before = parse(source).settings
+    for at, text in insertions(source, name, value, near=near, settings=before):
+        edit = Edit(file=source.file, start=at, end=at, text=text)
+        after = _settings(source, edit)
+        if after is None or len(after) != len(before) + 1:
+            continue
+        added = [s for s in after if _plain(s.name) == _plain(name)][-1:]
+        rest = [s for s in after if s not in added]
+        if added and _is_value(added[0].value, value) and _same(before, rest):
+            return edit
+    raise MeshwrightError(f"no place to add {name}", hint=f"add it by hand: {name} {value}")
+
+
+def apply(text: str, edits: Iterable[Edit]) -> str:
+    """The text after all edits; MeshwrightError where two of them overlap or leave the text."""
+    ordered = sorted(edits, key=lambda e: (e.start, e.end))
+    result: list[str] = []
+    at = 0
+    for edit in ordered:
+        if not at <= edit.start <= edit.end <= len(text):
+            raise MeshwrightError(
+                f"two edits overlap at character {edit.start}",
+                hint="apply one, check again, then the other",
+            )
+        result += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*result, text[at:]])
+
+
+def compatible(edits: Iterable[Edit]) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
+    """Edits that can be applied at once, the first of each overlap, and those left for later."""
+    kept: list[Edit] = []
+    later: list[Edit] = []
+    for edit in edits:
+        clash = any(
+            (e.start < edit.end and edit.start < e.end) or e.start == edit.start for e in kept
+        )
+        (later if clash else kept).append(edit)
+    return tuple(kept), tuple(later)
+
+
+def _position(setting: Setting, settings: Sequence[Setting]) -> int | None:
+    """Which of the settings of a file this is; None for a fact of the launch or a remark."""
+    for number, item in enumerate(settings):
+        if (item.spelled, item.key, item.where) == (setting.spelled, setting.key, setting.where):
+            return number
+    return None
+
+
+def _settings(source: Source, edit: Edit) -> tuple[Setting, ...] | None:
+    """The settings after an edit; None where the file can then no longer be read."""
+    changed = Source(file=source.file, text=apply(source.text, [edit]), syntax=source.syntax)
+    try:
+        return parse(changed).settings
+    except InvalidInput:
+        return None
+
+
+def _changes_only(
+    source: Source, edit: Edit, before: Sequence[Setting], position: int, value: Any
+) -> bool:
+    after = _settings(source, edit)
+    if after is None or len(after) != len(before) or after[position].name != before[position].name:
+        return False
+    others = _same(
+        [*before[:position], *before[position + 1 :]], [*after[:position], *after[position + 1 :]]
+    )
+    return others and _is_value(after[position].value, value)
+
+
+def _same(before: Sequence[Setting], after: Sequence[Setting]) -> bool:
+    return len(before) == len(after) and all(
+        a.name == b.name and (a.value is b.value or a.value == b.value)
+        for a, b in zip(before, after, strict=True)
+    )
+
+
+def _is_value(found: Any, wanted: Any) -> bool:
+    """Whether a value that was read is the one that was to be written."""
+    if found is UNKNOWN:
+        return False
+    if isinstance(found, str) or isinstance(wanted, str):
+        return _text(found) == _text(wanted)
+    if isinstance(found, list) and isinstance(wanted, list | tuple):
+        return len(found) == len(wanted) and all(map(_is_value, found, wanted))
+    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
+
+
+def _text(value: Any) -> str:
+    from meshwright.frameworks.text.written import plain_text
+
+    text = plain_text(value)
+    return text.lower() if text.lower() in ("true", "false", "null", "none") else text
+
+
+def _is_left_over(found: Setting, removed: Setting) -> bool:
+    """An empty table that held nothing but the removed setting."""
+    return found.value in (None, {}, []) and removed.name.startswith(found.name + ".")
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("-", "_")
