@@ -72,7 +72,6 @@ def _(k: Knobs) -> Mapping[str, Any]:
     "OneForwardOneBackwardPipelineEngine.train_batch_iter (2411b022)",
     consequence="AssertionError: Number of micro batches must be at least pp_size - 1",
     confidence="read",
-    says="{gradient_accumulation_steps} micro-batches over pp {pp}",
 )
 def pipeline_can_warm_up(k: Knobs) -> bool:
     """The engine starts with pp - 1 forward passes on the first rank.
@@ -80,7 +79,17 @@ def pipeline_can_warm_up(k: Knobs) -> bool:
     Fails: knobs(framework="nanotron 0.4", pp=8, gradient_accumulation_steps=4)
     Passes: knobs(framework="nanotron 0.4", pp=8, gradient_accumulation_steps=7)
     """
-    return bool((k.get("pp") or 1) > 1 and k.gradient_accumulation_steps < k.pp - 1)
+    return (k.get("pp") or 1) > 1 and _micro_batches(k) < k.pp - 1
+
+
+def _micro_batches(k: Knobs) -> int:
+    """Micro-batches of one replica, which nanotron calls accumulation steps."""
+    return int(k.get("num_microbatches") or k.gradient_accumulation_steps)
+
+
+@pipeline_can_warm_up.message
+def _(k: Knobs) -> str:
+    return f"{_micro_batches(k)} micro-batches over pp {k.pp}"
 
 
 @pipeline_can_warm_up.fix
