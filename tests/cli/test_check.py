@@ -105,8 +105,25 @@ def test_options_reach_the_check(folder, calls):
             "version": "1.2",
             "sets": {"micro_batch_size": "2"},
             "compare": False,
+            "edits": True,
         }
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "compare", "edits"),
+    [
+        (["train.sh"], True, True),
+        (["train.sh", "--no-compare"], False, True),
+        (["."], False, False),
+        ([".", "--compare"], True, False),
+        ([".", "--fix"], False, True),
+        ([".", "--output-format", "sarif"], False, True),
+    ],
+)
+def test_folders_are_checked_without_what_takes_long(folder, calls, options, compare, edits):
+    run(["check", *options])
+    assert (calls[0]["compare"], calls[0]["edits"]) == (compare, edits)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,10 @@ GIB = 2**30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What the user states beside the files: model, hardware, framework, single variables."""
+    """What the user states beside the files: model, hardware, framework, single variables.
+
+    Without `edits` findings tell their fix and do not carry it out, which is quicker.
+    """
 
     model: str | Path | Model | None = None
     gpus: str | Path | Cluster | None = None
@@ -33,6 +36,7 @@ class Given:
     framework: str = ""
     version: str = ""
     sets: Mapping[str, Any] = field(default_factory=dict)
+    edits: bool = True
 
 
 def check_files(
@@ -45,20 +49,28 @@ def check_files(
     version: str = "",
     sets: Mapping[str, Any] | None = None,
     compare: bool = True,
+    edits: bool = True,
     only_recognized: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """What is wrong with configurations of any framework.
 
     `model` and `gpus`, `nodes` are as for `plan`; they outweigh what the files say. `sets` states
-    variables by name (`show names` lists them). With `only_recognized` files that belong to no
-    known framework are skipped, each file is read for itself, and one that cannot be read is
-    reported; otherwise files that belong together are read as one.
+    variables by name (`show names` lists them). Without `edits` findings do not carry out their
+    fixes, without `compare` no better plan is looked for; both are quicker. With `only_recognized`
+    files that belong to no known framework are skipped, each file is read for itself, and one that
+    cannot be read is skipped too; otherwise files that belong together are read as one.
     """
     from meshwright.frameworks.read import read_files
 
     given = Given(
-        model=model, gpus=gpus, nodes=nodes, framework=framework, version=version, sets=sets or {}
+        model=model,
+        gpus=gpus,
+        nodes=nodes,
+        framework=framework,
+        version=version,
+        sets=sets or {},
+        edits=edits,
     )
     if not only_recognized:
         try:
@@ -136,7 +148,8 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     from meshwright.rules.lint import lint
 
     reading, model = stated(reading, given)
-    linted = lint(reading, model=model, cluster=cluster_of(reading, given))
+    cluster = cluster_of(reading, given)
+    linted = lint(reading, model=model, cluster=cluster, edits=given.edits)
     notes: tuple[Finding, ...] = ()
     if compare and linted.drafted.is_whole and not _has_errors(linted.findings):
         from meshwright.api.comparing import distance

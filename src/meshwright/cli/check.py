@@ -59,7 +59,11 @@ the whole file. Exits with 1 when there are errors or warnings, with 2 when a fi
     "--only-recognized", is_flag=True, help="Pass over files of no known framework, as in folders."
 )
 @click.option("--stdin-filename", default="", metavar="NAME", help="What - is to be called.")
-@click.option("--no-compare", is_flag=True, help="Do not look for a better plan.")
+@click.option(
+    "--compare/--no-compare",
+    default=None,
+    help="Look for a better plan; by default only where files are named.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Errors and warnings alone.")
 def check(paths: tuple[str, ...], **asked: Any) -> int:
     """Check training configurations: Megatron, DeepSpeed, torchtitan, accelerate and others.
@@ -134,7 +138,8 @@ def _read(files: list[str], asked: dict[str, Any], *, only_recognized: bool = Fa
     report = check_files(
         files,
         **_given(asked),
-        compare=not asked["no_compare"],
+        compare=_compares(asked, by_default=not only_recognized),
+        edits=not only_recognized or _carries_edits(asked),
         only_recognized=only_recognized,
         progress=_progress if watched else None,
     )
@@ -148,7 +153,7 @@ def _read_stdin(asked: dict[str, Any], text: str) -> Report:
     from meshwright.api.checking import Given, check_text
 
     given = Given(**_given(asked))
-    compare = not asked["no_compare"]
+    compare = _compares(asked, by_default=True)
     return Report(files=(check_text(text, file=_stdin_name(asked), given=given, compare=compare),))
 
 
@@ -170,6 +175,16 @@ def stdin_text() -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MeshwrightError("standard input is not UTF-8 text", hint="iconv -t UTF-8") from None
+
+
+def _compares(asked: dict[str, Any], *, by_default: bool) -> bool:
+    """Whether to look for better plans, which takes longer than all rules."""
+    return by_default if asked["compare"] is None else bool(asked["compare"])
+
+
+def _carries_edits(asked: dict[str, Any]) -> bool:
+    """Whether what is printed needs fixes worked out: a folder's are otherwise only told."""
+    return asked["fix"] or asked["diff"] or asked["form"] in ("json", "sarif")
 
 
 def _given(asked: dict[str, Any]) -> dict[str, Any]:

@@ -67,20 +67,22 @@ def lint(
     model: Model | None = None,
     cluster: Cluster | None = None,
     predict: bool = True,
+    edits: bool = True,
 ) -> Linted:
     """Everything that the rules have against a configuration, errors first, then by place.
 
-    `predict` False leaves out the rules that weigh a prediction of memory or time.
+    `predict` False leaves out the rules that weigh a prediction of memory or time, `edits` False
+    the edits of fixes, which take longer than all the rest.
     """
     drafted = draft(reading, model=model, cluster=cluster)
     judged = as_numpy(drafted.job)
     general, withheld = _general(drafted, judged, predict=predict)
-    demanded, unjudged = _demanded(reading, drafted)
+    demanded, unjudged = _demanded(reading, drafted, edits=edits)
     findings = [
         *reading.config.findings,
         *(f for part in reading.config.parts for f in part.config.findings),
         *reading.findings,
-        *(pointed(rule, finding, reading, drafted) for rule, finding in general),
+        *(pointed(rule, found, reading, drafted, edits=edits) for rule, found in general),
         *demanded,
         *_missing_note(drafted, withheld),
     ]
@@ -150,7 +152,7 @@ def _missing_note(drafted: Drafted, withheld: Sequence[str]) -> list[Finding]:
 
 
 def _demanded(
-    reading: Reading, drafted: Drafted
+    reading: Reading, drafted: Drafted, *, edits: bool
 ) -> tuple[list[Finding], Mapping[str, tuple[str, ...]]]:
     """The findings of every framework's demands, and the variables that some of them lacked."""
     known = facts(drafted)
@@ -168,12 +170,21 @@ def _demanded(
                 for name in knobs.lacking:
                     lacking.setdefault(name, []).append(rule.code)
             elif fires:
-                findings.append(_finding(rule, knobs, reading, framework, older=older))
+                chosen = edits and not older
+                findings.append(
+                    _finding(rule, knobs, reading, framework, older=older, edits=chosen)
+                )
     return findings, {name: tuple(codes) for name, codes in lacking.items()}
 
 
 def _finding(
-    rule: Demand, knobs: Knobs, reading: Reading, framework: Framework, *, older: bool
+    rule: Demand,
+    knobs: Knobs,
+    reading: Reading,
+    framework: Framework,
+    *,
+    older: bool,
+    edits: bool,
 ) -> Finding:
     """The finding of a demand that fires; one that only older versions make is a note."""
     looked_at = dict(knobs.looked_at)
@@ -189,7 +200,7 @@ def _finding(
         notes=(f"demanded by {rule.scope}",),
     )
     changes = dict(rule.suggest(knobs)) if rule.suggest else {}
-    return pointed_demand(finding, reading, looked_at, changes, safe=rule.safe)
+    return pointed_demand(finding, reading, looked_at, changes, safe=rule.safe, edits=edits)
 
 
 def _consequence(rule: Demand, framework: Framework) -> str:

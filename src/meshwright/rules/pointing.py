@@ -31,13 +31,18 @@ _MOST_LABELS = 6
 _ALWAYS_ASKED = frozenset({"framework", "version", "environment"})
 
 
-def pointed(rule: Rule, finding: Finding, reading: Reading, drafted: Drafted) -> Finding:
-    """The finding of a general rule, placed, with its fix in the framework's words."""
+def pointed(
+    rule: Rule, finding: Finding, reading: Reading, drafted: Drafted, *, edits: bool = True
+) -> Finding:
+    """The finding of a general rule, placed, with its fix in the framework's words.
+
+    Without `edits` the fix is told and not worked out: the file is not parsed again.
+    """
     names = (*rule.reads, *_mentioned(rule.condition), *_mentioned(rule.describe))
     finding = _placed(finding, reading, names).replace(
         confidence=rule.confidence, source=rule.source
     )
-    return _with_plan_fix(finding, rule, reading, drafted)
+    return _with_plan_fix(finding, rule, reading, drafted, edits=edits)
 
 
 def pointed_demand(
@@ -47,15 +52,18 @@ def pointed_demand(
     changes: Mapping[str, Any],
     *,
     safe: bool,
+    edits: bool = True,
 ) -> Finding:
     """The finding of a demand, placed at what it looked at, with the edits of its fix."""
     finding = _placed(finding, reading, (*changes, *looked_at))
     if not changes:
         return finding
     hint = "; ".join(_spelled(reading, name, value) for name, value in changes.items())
+    finding = finding.replace(hint=finding.hint or hint, key=next(iter(changes)))
     pairs = [_own_words(reading, name, value) for name, value in changes.items()]
-    edits = () if None in pairs else _edits(reading, dict(p for p in pairs if p), safe=safe)
-    return finding.replace(hint=finding.hint or hint, edits=edits, key=next(iter(changes)))
+    if not edits or None in pairs:
+        return finding
+    return finding.replace(edits=_edits(reading, dict(p for p in pairs if p), safe=safe))
 
 
 # Places
@@ -107,7 +115,9 @@ def _says(reading: Reading, name: str, setting: Setting) -> str:
 # Fixes
 
 
-def _with_plan_fix(finding: Finding, rule: Rule, reading: Reading, drafted: Drafted) -> Finding:
+def _with_plan_fix(
+    finding: Finding, rule: Rule, reading: Reading, drafted: Drafted, *, edits: bool
+) -> Finding:
     """The finding with the hint and the edits of the rule's own fix, where it has one."""
     job = as_numpy(drafted.job)
     offered = rule.suggest(job) if rule.suggest else {}
@@ -118,9 +128,11 @@ def _with_plan_fix(finding: Finding, rule: Rule, reading: Reading, drafted: Draf
         " or ".join(_spelled(reading, name, word(name, value)) for value in values)
         for name, values in offered.items()
     )
-    changes = _silencing(rule, drafted, offered)
-    edits = _edits(reading, _plan_difference(reading, drafted, changes), safe=False)
-    return finding.replace(hint=hint, edits=edits)
+    finding = finding.replace(hint=hint)
+    if not edits:
+        return finding
+    difference = _plan_difference(reading, drafted, _silencing(rule, drafted, offered))
+    return finding.replace(edits=_edits(reading, difference, safe=False))
 
 
 def _silencing(

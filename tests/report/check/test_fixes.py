@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.base.finding import Edit, Finding
+from meshwright.base.finding import Edit, Finding, Severity
 from meshwright.report.check.fixes import diff, fix
 
 TEXT = "0123456789\n"
@@ -32,6 +32,11 @@ def test_only_safe_fixes_unless_asked():
 def test_a_finding_with_one_unsafe_edit_is_unsafe():
     found = [finding(edit(0, 1, "x"), edit(5, 6, "y", safe=False))]
     assert fix(found, {"a": TEXT}).texts == {}
+
+
+def test_notes_are_not_mended():
+    note = finding(edit(0, 1, "x")).replace(severity=Severity.INFO)
+    assert fix([note], {"a": TEXT}, unsafe=True).texts == {}
 
 
 def test_overlapping_fixes_wait_and_equal_ones_are_done_once():

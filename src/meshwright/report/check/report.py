@@ -85,5 +85,10 @@ def exit_code(report: Report) -> int:
 
 
 def is_fixable(finding: Finding, *, unsafe: bool = False) -> bool:
-    """Whether `--fix` mends a finding; with `unsafe` also edits that may change the plan count."""
-    return bool(finding.edits) and (unsafe or all(edit.safe for edit in finding.edits))
+    """Whether `--fix` mends a finding; with `unsafe` also edits that may change the plan count.
+
+    Notes are not mended: nothing is wrong there, or only for another version.
+    """
+    if not finding.edits or finding.severity is Severity.INFO:
+        return False
+    return unsafe or all(edit.safe for edit in finding.edits)
