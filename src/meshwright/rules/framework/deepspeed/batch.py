@@ -31,6 +31,11 @@ def _triad(k: Knobs) -> tuple[int | None, int | None, int | None]:
     )
 
 
+def _is_refused_before(k: Knobs) -> bool:
+    """Whether DeepSpeed does not run, or a trainer has refused the file's values before it does."""
+    return not runs_deepspeed(k) or bool(k.get("ds_hf_mismatches"))
+
+
 @demand(
     "DAT110",
     "DeepSpeed batch triad inconsistent",
@@ -54,7 +59,7 @@ def triad_agrees(k: Knobs) -> bool:
         train_micro_batch_size_per_gpu=4, gradient_accumulation_steps=4)
     """
     batch, micro, steps = _triad(k)
-    if not runs_deepspeed(k) or batch is None or micro is None or steps is None:
+    if _is_refused_before(k) or batch is None or micro is None or steps is None:
         return False
     return batch != micro * steps * data_parallel(k)
 
@@ -98,7 +103,7 @@ def batch_divides(k: Knobs) -> bool:
         train_micro_batch_size_per_gpu=1)
     """
     batch, micro, steps = _triad(k)
-    if not runs_deepspeed(k) or batch is None or (micro is not None and steps is not None):
+    if _is_refused_before(k) or batch is None or (micro is not None and steps is not None):
         return False
     return bool(batch % (data_parallel(k) * (micro or 1) * (steps or 1)))
 
@@ -167,15 +172,15 @@ def _(_k: Knobs) -> Mapping[str, Any]:
     scope="deepspeed>=0.14",
     source=f"{_CONFIG}.__init__ (0.19.8)",
     consequence=f"AssertionError: {_TRIAD}micro_batch_per_gpu * gradient_acc_step * world_size "
-    "(the world is the data-parallel one); with two of the three given the batch is larger than "
-    "meant by tp * pp * sp",
+    "(the world is the data-parallel one)",
     confidence="read",
 )
 def triad_counts_replicas(k: Knobs) -> bool:
     """Ranks that share a sample do not multiply the batch.
 
     DeepSpeed takes the data-parallel size of the model-parallel unit, or the world over the
-    Ulysses degree; a triad written for all GPUs is too large by tp * pp * sp.
+    Ulysses degree; a triad written for all GPUs is too large by tp * pp * sp. Of two stated sizes
+    nothing can be said: the third is derived.
 
     Fails: knobs(framework="deepspeed 0.19", train_batch_size=32, num_gpus=8, ulysses=4,
         train_micro_batch_size_per_gpu=1, gradient_accumulation_steps=4)
@@ -183,11 +188,9 @@ def triad_counts_replicas(k: Knobs) -> bool:
         train_micro_batch_size_per_gpu=1, gradient_accumulation_steps=4)
     """
     batch, micro, steps = _triad(k)
-    if not runs_deepspeed(k) or batch is None or model_ranks(k) == 1:
+    if not runs_deepspeed(k) or batch is None or micro is None or steps is None:
         return False
-    if micro is None and steps is None:
-        return False
-    return bool(batch == (micro or 1) * (steps or 1) * k.num_gpus)
+    return model_ranks(k) > 1 and batch == micro * steps * k.num_gpus
 
 
 @triad_counts_replicas.message
