@@ -44,7 +44,7 @@ _KINDS = {"deepspeed": "DEEPSPEED", "fsdp": "FSDP", "ddp": "MULTI_GPU"}
 def write(own: Framework, job: Job, version: str) -> Expressed:
     """The settings that state a job, what they do not say, and what accelerate cannot run."""
     plan = job.plan.row(0)
-    refused = refusals(plan, MESH, own.title)
+    refused = refusals(plan, MESH, own.title, inline=False)
     settings = {**_launched(job, plan), **_sharding(job, plan), **mesh_settings(plan, MESH)}
     gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(

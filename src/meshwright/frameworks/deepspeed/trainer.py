@@ -143,7 +143,8 @@ def under_trainer(
     give_widths(theirs, arithmetic_of(inner.config, arithmetic))
     taken = {**inner.values, **theirs.given}
     for variable, value in taken.items():
-        if variable not in _TRAINERS and value.value is not UNKNOWN:
+        said = not value.default or not m.stating(variable)
+        if variable not in _TRAINERS and value.value is not UNKNOWN and said:
             m.given[variable] = value
     if inner.value("ds_optimizer") is not None:
         m.given["optimizer"] = inner.values["optimizer"]
@@ -182,8 +183,9 @@ def remarked_trainer(config: Config, values: Mapping[str, Value]) -> dict[str, V
         return {}
     m = Meanings(config, values)
     give_mismatches(m, config.settings, facts)
+    own = {new for old, new in PAIRS if old in config.settings}
     for name, variable in _PLAIN.items():
-        if name in facts and facts[name].value is not UNKNOWN and m.value(variable) is None:
+        if name in facts and facts[name].value is not UNKNOWN and name not in own:
             m.given[variable] = facts[name]
     if facts.get("gradient_checkpointing") is not None:
         on = facts["gradient_checkpointing"]

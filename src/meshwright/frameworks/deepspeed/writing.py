@@ -147,15 +147,21 @@ def _precision(plan: Plan) -> dict[str, Any]:
 
 
 def _mesh(plan: Plan) -> dict[str, Any]:
+    settings = automatic(plan)
+    if plan.pp > 1:
+        settings["pipeline.stages"] = int(plan.pp)
+    if plan.cp > 1:
+        settings["sequence_parallel_size"] = int(plan.cp)
+    return settings
+
+
+def automatic(plan: Plan) -> dict[str, Any]:
+    """AutoTP and AutoEP, which need nothing of the program."""
     settings: dict[str, Any] = {}
     if plan.tp > 1:
         settings["tensor_parallel.autotp_size"] = int(plan.tp)
         if plan.vocab_parallel:
             settings["tensor_parallel.vocab_parallel_lm_head"] = True
-    if plan.pp > 1:
-        settings["pipeline.stages"] = int(plan.pp)
-    if plan.cp > 1:
-        settings["sequence_parallel_size"] = int(plan.cp)
     if plan.ep > 1:
         settings["expert_parallel.enabled"] = True
         settings["expert_parallel.autoep_size"] = int(plan.ep)

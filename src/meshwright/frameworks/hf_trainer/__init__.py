@@ -14,16 +14,20 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Parsed, Value
     from meshwright.plan.job import Job
 
-_STRONG = frozenset(
+_OWN = frozenset(
     (
-        *("per_device_train_batch_size", "per_device_eval_batch_size"),
-        *("gradient_checkpointing", "lr_scheduler_type", "num_train_epochs"),
-        *("ddp_find_unused_parameters", "save_total_limit", "evaluation_strategy"),
-        *("eval_strategy", "save_strategy", "max_grad_norm", "optim", "fsdp"),
-        *("use_liger_kernel", "dataloader_num_workers", "logging_steps", "report_to"),
-        *("deepspeed", "torch_compile", "full_determinism"),
-        *("fsdp_transformer_layer_cls_to_wrap", "warmup_ratio", "max_completion_length"),
-        *("num_generations", "load_best_model_at_end", "ddp_timeout"),
+        *("per_device_train_batch_size", "per_device_eval_batch_size", "eval_strategy"),
+        *("evaluation_strategy", "save_strategy", "save_total_limit", "use_liger_kernel"),
+        *("ddp_find_unused_parameters", "load_best_model_at_end", "full_determinism", "fsdp"),
+        *("max_completion_length", "num_generations", "fsdp_transformer_layer_cls_to_wrap"),
+        *("lr_scheduler_type", "dataloader_num_workers", "tf32", "overwrite_output_dir"),
+    )
+)
+_SHARED = frozenset(
+    (
+        *("gradient_checkpointing", "num_train_epochs", "max_grad_norm", "optim", "report_to"),
+        *("logging_steps", "deepspeed", "torch_compile", "warmup_ratio", "ddp_timeout", "bf16"),
+        *("gradient_accumulation_steps", "learning_rate", "save_steps", "weight_decay"),
     )
 )
 _PROGRAMS = re.compile(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.py|finetune")
@@ -32,12 +36,11 @@ _PROGRAMS = re.compile(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.
 def recognizes(parsed: Parsed) -> float:
     """Sure of the trainer's own arguments, unless another framework's stand beside them."""
     names = {s.spelled.lstrip("-").replace("-", "_").split(".")[-1] for s in parsed.settings}
-    tops = {s.spelled.lstrip("-").replace("-", "_").split(".")[0] for s in parsed.settings}
-    strong = len((names | tops) & _STRONG)
-    if not strong:
-        return 0.0
+    own, shared = len(names & _OWN), len(names & _SHARED)
+    if not own:
+        return min(0.04 * shared, 0.25)
     called = any(_PROGRAMS.search(word) for word in parsed.programs)
-    sure = min(0.35 + 0.1 * strong + 0.1 * called, 0.85)
+    sure = min(0.3 + 0.1 * own + 0.05 * min(shared, 4) + 0.1 * called, 0.85)
     return sure + 0.05 if "per_device_train_batch_size" in names else sure
 
 

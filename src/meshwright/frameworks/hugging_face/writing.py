@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshwright.frameworks.deepspeed.writing import HALVES, zero_settings
+from meshwright.frameworks.deepspeed.writing import HALVES, automatic, zero_settings
 from meshwright.frameworks.hugging_face.adapters import ATTENTION
 from meshwright.frameworks.hugging_face.optimizers import HF_NAMES
 from meshwright.frameworks.hugging_face.widths import kind_of
@@ -86,16 +86,22 @@ def runs_by(plan: Plan) -> str:
     return "fsdp" if stage == 3 else "ddp"
 
 
-def refusals(plan: Plan, mesh: Mesh, title: str) -> dict[str, str]:
-    """Why no trainer on top of transformers can run the plan."""
+def refusals(plan: Plan, mesh: Mesh, title: str, *, inline: bool = True) -> dict[str, str]:
+    """Why no trainer on top of transformers can run the plan.
+
+    `inline` tells that DeepSpeed's JSON may stand in place, with its AutoTP and AutoEP.
+    """
     found: dict[str, str] = {}
     if plan.pp > 1:
         found["pp"] = f"{title} has no pipeline parallelism"
+    zero = runs_by(plan) == "deepspeed"
     for variable, degree, field in (("tp", plan.tp, mesh.tp), ("ep", plan.ep, mesh.ep)):
-        if degree > 1 and not field:
-            found[variable] = f"{title} has no setting for it"
+        if degree > 1 and not (inline if zero else field):
+            found[variable] = f"{title} has no setting for it" + " under DeepSpeed" * zero
     if plan.cp > 1 and not context_field(plan, mesh):
         found["context_parallel"] = f"{title} does not run {_kind(plan)} context parallelism"
+    if plan.cp > 1 and zero and plan.context_parallel != int(ContextParallel.ULYSSES):
+        found["context_parallel"] = "under DeepSpeed sequences are split by Ulysses only"
     if plan.ep > 1 and plan.etp not in (1, plan.tp):
         found["etp"] = "experts are not split by tensor parallelism of their own"
     if int(plan.precision) not in (*HALVES, 0):
@@ -119,9 +125,10 @@ def context_field(plan: Plan, mesh: Mesh) -> str:
 def mesh_settings(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     """Degrees above one; replicas beside shards where there are both."""
     settings: dict[str, Any] = {}
-    if plan.tp > 1 and mesh.tp:
+    zero = runs_by(plan) == "deepspeed"
+    if plan.tp > 1 and mesh.tp and not zero:
         settings[mesh.tp] = int(plan.tp)
-    if plan.ep > 1 and mesh.ep:
+    if plan.ep > 1 and mesh.ep and not zero:
         settings[mesh.ep] = int(plan.ep)
     if plan.cp > 1 and (field := context_field(plan, mesh)):
         settings[field] = int(plan.cp)
@@ -144,6 +151,7 @@ def zero_inline(plan: Plan, prefix: str) -> dict[str, Any]:
         "gradient_accumulation_steps": "auto",
         "gradient_clipping": "auto",
         **zero_settings(plan),
+        **automatic(plan),
     }
     if plan.optimizer != int(Optimizer.ADAM):
         settings["zero_allow_untested_optimizer"] = True

@@ -36,7 +36,7 @@ def recognizes(parsed: Parsed) -> float:
             return 0.7
         plain = setting.spelled.lstrip("-").replace("-", "_")
         names.update(plain.split("."))
-    return min(0.28 * len(names & _OWN), 0.75)
+    return min(0.28 * len(names & _OWN), 0.85)
 
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:

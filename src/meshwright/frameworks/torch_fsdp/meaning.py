@@ -77,6 +77,8 @@ def _give_sharding(m: Meanings) -> None:
     if truth(m.config.stated("hsdp")):
         found = "hsdp"
     give_fsdp(m, FSDP, version=1, stated=names, strategy=found)
+    if m.count("gradient_accumulation_steps") > 1:
+        m.give("reduce_every_microbatch", True)  # unless the program defers it for each backward
     copies = m.config.stated("fsdp.hybrid_sharding_num_model_replicas")
     if isinstance(copies, int) and copies > 0:
         m.give("dp_replicate", copies, "fsdp.hybrid_sharding_num_model_replicas")
