@@ -76,7 +76,7 @@ def test_a_whole_script():
         "num_gpus": 32,
         "environment": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
     }
-    assert [f.key for f in result.findings] == ["$(ls /data)", "$NNODES", "$MBS"]
+    assert [f.key for f in result.findings] == ["$(ls /data)", "$NNODES", "$MBS of two branches"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def _part(bit: Bit, start: int, end: int) -> Bit:
 
 def flag_setting(flag: Argument, values: Sequence[Argument], whole: Span, source: Source) -> Stated:
     """The setting of a flag: True without values, a text for one, a list of texts for more."""
-    texts: list[Any] = [UNKNOWN if v.text is None else v.text for v in values]
+    texts: list[Any] = [UNKNOWN if v.readable is None else v.readable for v in values]
     value: Any = True if not texts else texts[0] if len(texts) == 1 else texts
     if isinstance(value, list) and UNKNOWN in value:
         value = UNKNOWN
@@ -127,7 +127,7 @@ def flag_setting(flag: Argument, values: Sequence[Argument], whole: Span, source
 
 def _override(argument: Argument, match: re.Match[str], source: Source) -> Stated:
     head, value = cut(argument, match.end() - 1)
-    text: Any = UNKNOWN if value.text is None else _unquoted(value.text)
+    text: Any = UNKNOWN if value.readable is None else _unquoted(value.readable)
     setting = Setting(
         name=match.group(1),
         spelled=head.bits[0].text or "",

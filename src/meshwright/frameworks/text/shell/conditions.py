@@ -59,11 +59,13 @@ def _constant(condition: Sequence[Node]) -> bool | None:
 
 def _judged(words: list[Word], scope: Scope) -> bool | None:
     if len(words) == 2 and words[0].bare in ("-z", "-n"):
-        value = _text(words[1], scope)
+        value = _text(words[1], scope, or_empty=True)
         return None if value is None else (value == "") == (words[0].bare == "-z")
     if len(words) != 3:
         return None
     left, right, sign = _text(words[0], scope), _text(words[2], scope), words[1].bare
+    if right == "":
+        left = _text(words[0], scope, or_empty=True)
     if left is None or right is None:
         return None
     if sign in ("=", "==", "!="):
@@ -75,12 +77,18 @@ def _judged(words: list[Word], scope: Scope) -> bool | None:
     return None
 
 
-def _text(word: Word, scope: Scope) -> str | None:
-    """The text of a word, without a note of what in it is unknown."""
+def _text(word: Word, scope: Scope, *, or_empty: bool = False) -> str | None:
+    """The text of a word, without a note of what in it is unknown.
+
+    `or_empty` takes what is set outside of the file as not set at all, as `${NAME:-8}` is read:
+    scripts test for emptiness in order to give a default.
+    """
     quiet = Scope(_silent, dict(scope.variables), scope.arguments)
-    text = Argument(quiet.value(word)).text
+    value = Argument(quiet.value(word))
     scope.used |= quiet.used
-    return text
+    if or_empty and value.text is None and value.is_outside:
+        return "".join(bit.text or "" for bit in value.bits)
+    return value.text
 
 
 def _silent(what: str, why: str, at: int) -> None:

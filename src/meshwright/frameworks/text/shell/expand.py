@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.text.shell.lexer import Piece, Word
 
 Tag = tuple[int, int]  # which `if` or `case`, which of its branches
+_OUTSIDE = re.compile(r"\$\w+\Z")
+_STATES = re.compile(r"(?:^|\s)(?:--?[A-Za-z]|[+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
 _BLANKS = re.compile(r"\s+")
 _LIST_NAME = re.compile(r"ARGS?|OPT|FLAG|EXTRA|PARAM|CMD|OVERRIDE", re.IGNORECASE)
 _MOST_BITS = 20_000
@@ -61,6 +63,20 @@ class Argument:
         """The text, None where a part of it is unknown."""
         texts = [bit.text for bit in self.bits]
         return None if None in texts else "".join(t for t in texts if t is not None)
+
+    @property
+    def is_outside(self) -> bool:
+        """Whether all that is unknown of it is set outside of the file."""
+        return all(bit.text is not None or _OUTSIDE.match(bit.why) for bit in self.bits)
+
+    @property
+    def readable(self) -> str | None:
+        """The text; of a path that a variable of the environment begins, with its name in it."""
+        text = self.text
+        if text is not None or not self.is_outside:
+            return text
+        parts = [bit.why if bit.text is None else bit.text for bit in self.bits]
+        return "".join(parts) if any("/" in (bit.text or "") for bit in self.bits) else None
 
     @property
     def branches(self) -> frozenset[Tag]:
@@ -197,7 +213,7 @@ class Scope:
             return Bit(str(evaluate(text, self.number)), span, span)
         except (Unreadable, RecursionError):
             self.note(f"$(({_short(text)}))", "has no value that can be computed", span.start)
-            return _unknown(span, f"$(({text}))")
+            return _unknown(span, f"$(({_short(text)}))")
 
     def number(self, name: str) -> int:
         """The number that a variable holds; Unreadable where it holds none."""
@@ -260,7 +276,7 @@ class Scope:
         result = None if text is None or pattern is None else _edited(text, piece.operator, pattern)
         if result is None:
             self.note(_short(piece.text), "cannot be computed", piece.start)
-            return _unknown(span, piece.text)
+            return _unknown(span, _short(piece.text))
         return Bit(result, span, span)
 
 
@@ -342,20 +358,15 @@ def _slice(bit: Bit, start: int, end: int) -> Bit:
 
 
 def _at_its_use(argument: Argument, word: Word) -> Argument:
-    """A value that a variable alone gives stands where the variable is named, unless it is a flag
-    (`EXTRA="--bf16"`), which stands, and is cut, where it is written."""
-    text = argument.text
-    if text is not None and text.startswith("-") and not _is_number(text):
+    """A value that a variable alone gives stands where the variable is named, unless it holds flags
+    or overrides (`EXTRA="--bf16"`), which stand, and are cut, where they are written."""
+    if _STATES.search("".join(bit.text or "" for bit in argument.bits)):
         return argument
     bits = []
     for bit in argument.bits:
         inside = word.start <= bit.site.start and bit.site.end <= word.end
         bits.append(bit if inside else replace(bit, site=Span(word.start, word.end)))
     return replace(argument, bits=tuple(bits))
-
-
-def _is_number(text: str) -> bool:
-    return bool(re.match(r"-\.?\d", text))
 
 
 def looks_like_list(argument: Argument) -> bool:

@@ -38,6 +38,7 @@ class Simple:
     start: int
     end: int
     exports: bool = False
+    documents: tuple[int, ...] = ()  # offsets of the operators of its here-documents
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,10 @@ Node = Simple | Branches | Loop | Function
 
 @dataclass(slots=True)
 class Script:
-    """A parsed script with its comments and here-documents (offsets into the text)."""
+    """A parsed script with its here-documents, by the offset of their operator."""
 
     nodes: tuple[Node, ...]
-    comments: list[tuple[int, int]] = field(default_factory=list)
-    documents: list[tuple[int, int, bool]] = field(default_factory=list)
+    documents: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def parse_script(text: str, file: str = "", *, at: int = 0, stop: int | None = None) -> Script:
@@ -87,7 +87,7 @@ def parse_script(text: str, file: str = "", *, at: int = 0, stop: int | None = N
     while parser.at < len(parser.tokens):
         nodes += parser.body(frozenset())
         parser.at += 1  # a word that closes nothing
-    return Script(tuple(nodes), lexer.comments, lexer.documents)
+    return Script(tuple(nodes), lexer.documents)
 
 
 def is_test(nodes: Sequence[Node]) -> bool:
@@ -279,6 +279,7 @@ class _Parser:
         assignments: list[Assignment] = []
         words: list[Word] = []
         declares = exports = False
+        documents: list[int] = []
         end = start
         while (token := self.peek()) is not None:
             if isinstance(token, Operator):
@@ -288,6 +289,7 @@ class _Parser:
                     words.append(self.bracketed())
                     end = words[-1].end
                     continue
+                documents += [token.start] if token.text in ("<<", "<<-") else []
                 self.at += 1
                 continue
             end = token.end
@@ -302,7 +304,8 @@ class _Parser:
             words.append(token)
         if declares:
             return self.declared(assignments, words, start, end, exports=exports)
-        return [Simple(tuple(assignments), tuple(words), start, end)]
+        found_documents = tuple(documents)
+        return [Simple(tuple(assignments), tuple(words), start, end, documents=found_documents)]
 
     @staticmethod
     def declared(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.text.shell.arguments import cut, is_flag, is_override
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _PYTHON = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|colossalai)\Z")
 _SCRIPT = re.compile(r"[^=]+\.(?:py|pyz)\Z")
+_INLINE = re.compile(r"-[a-z]*c[a-z]*\Z")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
 _WITH_COMMANDS = frozenset(
     {
@@ -303,9 +305,8 @@ def _program(launch: Launch) -> None:
 def _shell(launch: Launch, name: str, rest: tuple[Argument, ...]) -> None:
     """`bash -c "..."`, `eval "..."`, `bash script.sh --args`."""
     words = [a for a in rest if not is_flag(a)]
-    inline = name == "eval" or any(
-        (a.text or "").startswith("-") and "c" in (a.text or "") for a in rest[:1]
-    )
+    options = takewhile(is_flag, rest)
+    inline = name == "eval" or any(_INLINE.match(a.text or "") for a in options)
     if inline and words:
         launch.nested, launch.rest = words[0], ()
         if name == "eval" and len(words) > 1:
@@ -320,8 +321,8 @@ def _shell(launch: Launch, name: str, rest: tuple[Argument, ...]) -> None:
 
 def _named(launch: Launch, script: Argument) -> None:
     """Notes the program that trains, by its whole and its last name."""
-    text = script.text
-    if text:
+    text = script.readable
+    if text and text != "-":
         launch.programs += dict.fromkeys((text.rpartition("/")[2], text))
     launch.script = script
 
@@ -341,6 +342,9 @@ def _python(launch: Launch) -> None:
                 _accelerate(launch, launch.rest)
             else:
                 _named(launch, rest[at + 1])
+            return
+        if rest[at].text == "-c":  # a program of its own
+            launch.rest = ()
             return
         if (rest[at].text or "").startswith("--"):
             break  # flags without a script
@@ -362,7 +366,7 @@ def _until_script(launch: Launch, rest: tuple[Argument, ...], names: dict[str, s
     while at < len(rest):
         argument = rest[at]
         if not is_flag(argument):
-            if argument.text is not None or not argument.is_list:
+            if (argument.text is not None or not argument.is_list) and not _assigned(argument):
                 break
             at += 1
             continue
@@ -375,6 +379,7 @@ def _until_script(launch: Launch, rest: tuple[Argument, ...], names: dict[str, s
         takes = has_value and following is not None and not is_flag(following)
         at += 2 if takes and not _SCRIPT.match((following and following.text) or "") else 1
     _facts(launch, rest[:at], names)
+    _environment(launch, rest[:at])
     if at < len(rest):
         _named(launch, rest[at])
     launch.rest = rest[at + 1 :]

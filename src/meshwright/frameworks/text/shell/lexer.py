@@ -75,8 +75,8 @@ Token = Word | Operator
 
 
 class Lexer:
-    """Reads tokens of `text` from `at` up to `stop`; `comments` and `documents` (here-documents,
-    as start, end and whether `$` counts in them) are what it met on its way."""
+    """Reads tokens of `text` from `at` up to `stop`; `documents` are the here-documents that it met
+    on its way, start and end by the offset of the operator that announced them."""
 
     def __init__(self, text: str, file: str = "", *, at: int = 0, stop: int | None = None) -> None:
         self.text = text
@@ -84,9 +84,8 @@ class Lexer:
         self.at = at
         self.stop = len(text) if stop is None else stop
         self.depth = 0
-        self.comments: list[tuple[int, int]] = []
-        self.documents: list[tuple[int, int, bool]] = []
-        self.pending: list[tuple[str, bool, bool]] = []
+        self.documents: dict[int, tuple[int, int]] = {}
+        self.pending: list[tuple[str, bool, int]] = []
 
     def tokens(self) -> list[Token]:
         """All tokens; an Operator "\\n" ends every line that holds any."""
@@ -102,13 +101,7 @@ class Lexer:
     def blank(self) -> None:
         """Steps over blanks, continued lines and a comment."""
         match = _BLANK.match(self.text, self.at, self.stop)
-        if match is None:
-            return
-        mark = match.group().rfind("#") if "#" in match.group() else -1
-        if mark >= 0:
-            first = match.start() + match.group().index("#")
-            self.comments.append((first, match.end()))
-        self.at = match.end()
+        self.at = match.end() if match else self.at
 
     def token(self, before: list[Token]) -> Token | None:
         """The token that starts here, None for the end of an empty line."""
@@ -142,13 +135,12 @@ class Lexer:
         target = self.word() if self.at < self.stop and self.text[self.at] not in "\r\n" else None
         if kind in ("<<", "<<-") and target is not None:
             ending = "".join(p.text for p in target.pieces)
-            quoted = target.bare is None
-            self.pending.append((ending, kind == "<<-", not quoted))
+            self.pending.append((ending, kind == "<<-", match.start()))
         return Operator(kind, match.start(), self.at)
 
     def here_documents(self) -> None:
         """Steps over the here-documents that the line before announced."""
-        for ending, tabs, expands in self.pending:
+        for ending, tabs, at in self.pending:
             start = self.at
             while self.at < self.stop:
                 stop = self.text.find("\n", self.at, self.stop)
@@ -156,10 +148,10 @@ class Lexer:
                 line = self.text[self.at : stop].rstrip("\r")
                 begin, self.at = self.at, min(stop + 1, self.stop)
                 if (line.lstrip("\t") if tabs else line) == ending:
-                    self.documents.append((start, begin, expands))
+                    self.documents[at] = (start, begin)
                     break
             else:
-                self.documents.append((start, self.stop, expands))
+                self.documents[at] = (start, self.stop)
         self.pending = []
 
     def word(self) -> Word:

@@ -20,6 +20,7 @@ _T = TypeVar("_T")
 _FLAG = re.compile(r"(?:^|\s)--?[A-Za-z]")
 _DEEPEST_CALL = 8
 _MOST_COMMANDS = 20_000
+_READS_SCRIPTS = frozenset({"bash", "sh", "sbatch", "srun", "ssh", "qsub", "bsub", "pdsh"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Run:
     """What a script comes to: its commands in order and its variables at the end."""
 
     scope: Scope
+    inner: Callable[[int], tuple[Node, ...]] = lambda _at: ()  # the script in a here-document
     commands: list[Command] = field(default_factory=list)
     exported: set[str] = field(default_factory=set)
     places: dict[str, Span] = field(default_factory=dict)  # of the assignment of a name
@@ -86,6 +88,12 @@ class Run:
             for a in node.assignments
         )
         self.commands.append(Command(tuple(arguments), environment, node.start, node.end))
+        name = (arguments[0].text or "").rpartition("/")[2] if arguments else ""
+        if node.documents and name in _READS_SCRIPTS and self.depth < _DEEPEST_CALL:
+            self.depth += 1
+            for document in node.documents:
+                self.follow(self.inner(document))
+            self.depth -= 1
 
     def assign(self, node: Assignment) -> None:
         """Sets or lengthens a variable."""
@@ -198,8 +206,9 @@ def _either(
         return Variable(_joined([value.bits for value in values], between=_BLANK))
     differing = [value for value in values if value != before.get(name)]
     place = differing[0].bits[0].where if differing[0].bits else Span(0, 0)
-    note(f"${name}", "differs between branches", place.start)
-    return Variable((Bit(None, place, place, why=f"${name}"),))
+    what = f"${name} of two branches"
+    note(what, "differs", place.start)
+    return Variable((Bit(None, place, place, why=what),))
 
 
 _BLANK = Bit(" ", Span(0, 0), Span(0, 0))

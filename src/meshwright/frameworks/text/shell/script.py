@@ -19,10 +19,11 @@ from meshwright.frameworks.text.shell.lexer import Lexer, Word
 from meshwright.frameworks.text.shell.run import Run
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from meshwright.base.errors import InvalidInput
     from meshwright.frameworks.setting import Source
+    from meshwright.frameworks.text.shell.grammar import Node, Script
     from meshwright.frameworks.text.shell.run import Command
 
 _DEEPEST = 4  # commands within commands
@@ -98,10 +99,11 @@ class _Reading:
     stated: list[Stated] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     references: list[Setting] = field(default_factory=list)
+    needed: set[str] = field(default_factory=set)  # the unknown things that a setting hangs on
 
     def parsed(self) -> Parsed:
         script = parse_script(self.source.text, self.source.file)
-        run = Run(Scope(self.note))
+        run = Run(Scope(self.note), lambda at: self.document(script, at))
         headers = batch_headers(self.source)
         run.scope.variables.update(headers.variables)
         run.follow(script.nodes)
@@ -116,8 +118,13 @@ class _Reading:
             launch=launch_values(self.source, self.launches, run, headers),
             programs=tuple(dict.fromkeys(p for x in self.launches for p in x.programs)),
             references=(*self.references, *(s for s in settings if names_a_file(s))),
-            findings=tuple(self.findings.values()),
+            findings=tuple(f for what, f in self.findings.items() if what in self.needed),
         )
+
+    def document(self, script: Script, at: int) -> tuple[Node, ...]:
+        """The commands of a here-document."""
+        start, stop = script.documents.get(at, (0, 0))
+        return parse_script(self.source.text, self.source.file, at=start, stop=stop).nodes
 
     def note(self, what: str, why: str, at: int) -> None:
         """Keeps one finding for each thing that cannot be known."""
@@ -125,7 +132,7 @@ class _Reading:
             return
         place = self.source.place(at)
         self.findings[what] = Finding(
-            message=f"{what} {why}: what it sets is not known",
+            message=f"{what} {why}: what hangs on it is not known",
             severity=Severity.INFO,
             file=self.source.file,
             line=place.line,
@@ -142,6 +149,7 @@ class _Reading:
         if first in ("source", "."):
             name = (arguments[1].text if len(arguments) > 1 else None) or "a file"
             self.note(name, "is read by the script but not here", arguments[0].where.start)
+            self.needed.add(name)
         launch = read_launch(arguments)
         if launch is None:
             return
@@ -149,7 +157,9 @@ class _Reading:
             launch.environment = [*command.environment, *launch.environment]
         self.launches.append(launch)
         if launch.nested is not None and level < _DEEPEST:
-            self.command(split(launch.nested), None, level + 1)
+            for part in _commands(split(launch.nested)):
+                self.command(part, None, level + 1)
+        self.needed |= unknown_in([*launch.options, *launch.rest, *(f.value for f in launch.facts)])
         self.stated += settings_of(launch.options, self.source)
         self.stated += settings_of(launch.rest, self.source)
         if launch.script is not None:
@@ -193,10 +203,30 @@ class _Reading:
         for name in sorted(doubtful):
             at = values[name][0].setting.where.start
             self.note(values[name][0].setting.name, "differs between branches of the script", at)
+            self.needed.add(values[name][0].setting.name)
         return tuple(
             s.setting.replace(value=UNKNOWN) if _plain(s.setting.name) in doubtful else s.setting
             for s in self.stated
         )
+
+
+def unknown_in(arguments: Iterable[Argument]) -> set[str]:
+    """What the values of arguments hang on that cannot be known."""
+    return {b.why for a in arguments if a.readable is None for b in a.bits if b.text is None}
+
+
+def _commands(arguments: list[Argument]) -> list[list[Argument]]:
+    """The commands of a text that was split at blanks: `cd x && torchrun ...`."""
+    found: list[list[Argument]] = [[]]
+    for argument in arguments:
+        text = argument.text or ""
+        if text in ("&&", "||", ";", "|", "&"):
+            found.append([])
+            continue
+        found[-1].append(argument)
+        if text.endswith(";"):
+            found.append([])
+    return [part for part in found if part]
 
 
 def _plain(name: str) -> str:
