@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,15 @@ def shape_of(model: Model) -> dict[str, Any]:
             "moe_intermediate_size": experts.intermediate_size,
         }
     return shape
+
+
+def python_text(value: Any) -> str:
+    """A value as Python code has it, strings in double quotes."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list):
+        return "[" + ", ".join(python_text(item) for item in value) + "]"
+    return repr(value)
 
 
 def shown(value: Any) -> str:

@@ -73,3 +73,15 @@ class Meanings:
     def follow(self, variable: str, value: Any, *variables: str) -> None:
         """Gives a variable the value that follows from others."""
         self.given[variable] = Value(value=value, settings=self.stating(*variables))
+
+
+def heed_remarks(m: Meanings) -> None:
+    """Values of settings that only a comment mentions."""
+    table = m.config.framework.table
+    for setting in m.config.remarked:
+        known = table.find(setting.spelled, m.config.version)
+        if known is None or not known.variable or m.stating(known.variable):
+            continue
+        value, reason = known.read(setting.value)
+        if not reason:
+            m.quote(known.variable, value, setting)

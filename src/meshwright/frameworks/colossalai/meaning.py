@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.meanings import Meanings
+from meshwright.frameworks.meanings import Meanings, heed_remarks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +21,7 @@ GATHERS = ("gemini", "torchfsdp")
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in ColossalAI's words."""
     m = Meanings(config, values)
+    heed_remarks(m)
     _sequence(m)
     _pipeline(m)
     _sharding(m)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.deferred import Deferred
 from meshwright.frameworks.framework import Expressed, framework
-from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.frameworks.inverse import launch_of, lost, python_text, unsaid
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, Schedule
 from meshwright.plan.words import word
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
 
@@ -39,12 +42,45 @@ def express(job: Job, version: str) -> Expressed:
     settings = {**_mesh(plan), **_pipeline(job, plan), **_precision(plan)}
     own = framework("colossalai")
     gone = unsaid(own, version, settings, job, but_not=refused)
+    reasons, launch = lost(gone, _REASONS, "ColossalAI"), launch_of(job)
     return Expressed(
         settings=settings,
-        launch=launch_of(job),
-        lost=lost(gone, _REASONS, "ColossalAI"),
+        text=_text(settings, launch),
+        launch=launch,
+        lost=Deferred(lambda: {**reasons, **_accumulated(job, plan)}),
         refused=refused,
     )
+
+
+def _text(settings: Mapping[str, Any], launch: Mapping[str, Any]) -> str:
+    """The plugin's call; the batch of a rank is the loader's business."""
+    plugin = "MoeHybridParallelPlugin" if "ep_size" in settings else "HybridParallelPlugin"
+    own = {name: value for name, value in settings.items() if name != "batch_size"}
+    lines = [f"    {name}={_value(name, value)}," for name, value in own.items()]
+    return "\n".join(
+        [
+            f"# {launch['num_nodes']} nodes x {launch['gpus_per_node']} GPUs",
+            *(["import torch"] if "communication_dtype" in own else []),
+            f"from colossalai.booster.plugin import {plugin}",
+            "",
+            f"batch_size = {settings['batch_size']}  # sequences of a data-parallel rank",
+            f"plugin = {plugin}(",
+            *lines,
+            ")",
+            "",
+        ]
+    )
+
+
+def _value(name: str, value: Any) -> str:
+    return str(value) if name == "communication_dtype" else python_text(value)
+
+
+def _accumulated(job: Job, plan: Plan) -> dict[str, str]:
+    """The batch, where it takes several passes without a pipeline."""
+    if plan.pp > 1 or num_microbatches(job) <= 1:
+        return {}
+    return {"global_batch_size": "accumulation is the training loop's, not the plugin's"}
 
 
 def _refused(plan: Plan) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from meshwright.frameworks.meanings import Meanings
+from meshwright.frameworks.meanings import Meanings, heed_remarks
 from meshwright.frameworks.setting import UNKNOWN
 from meshwright.plan.words import CHOICES
 
@@ -64,18 +64,6 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     for variable in _WORDS:
         _unless_a_word(m, variable)
     return m.given
-
-
-def heed_remarks(m: Meanings) -> None:
-    """Values of settings that only a comment mentions."""
-    table = m.config.framework.table
-    for setting in m.config.remarked:
-        known = table.find(setting.spelled, m.config.version)
-        if known is None or not known.variable or m.stating(known.variable):
-            continue
-        value, reason = known.read(setting.value)
-        if not reason:
-            m.quote(known.variable, value, setting)
 
 
 def worded(value: Any, patterns: tuple[tuple[str, str], ...]) -> str:

@@ -6,6 +6,7 @@ Sources: torchtitan/config_manager.py (0.0 to 0.1.0), torchtitan/config/job_conf
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.framework import Expressed, Framework
@@ -35,6 +36,7 @@ _OWN = (
     "model.flavor",
     "model_spec",
 )
+_RECIPE = re.compile(r"from torchtitan[.\w]* import|\bmodel_registry\(|\bTrainer\.Config\b")
 _VERSIONS = ("0.2.2", "0.2.0", "0.1.0", "0.0.2", "0.0.1")
 _SECTIONS = ("parallelism", "training", "checkpoint", "compile", "comm", "debug", "metrics")
 
@@ -43,6 +45,8 @@ def recognizes(parsed: Parsed) -> float:
     """By the programs that start it and by its own dotted names."""
     if any("torchtitan" in program for program in parsed.programs):
         return 1.0
+    if parsed.source.syntax == "python" and _RECIPE.search(parsed.source.text):
+        return 0.97
     names = [setting.spelled.lstrip("-").replace("-", "_").lower() for setting in parsed.settings]
     own = sum(name.startswith(_OWN) for name in names)
     if not own:

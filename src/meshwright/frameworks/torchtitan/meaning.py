@@ -6,10 +6,9 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from meshwright.frameworks.field import release
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.setting import UNKNOWN, Value
-from meshwright.frameworks.torchtitan import models
+from meshwright.frameworks.torchtitan.model import give_model, is_before, spec_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +31,6 @@ LAYERS_PER_STAGE = P + "pipeline_parallel_layers_per_stage"
 MODULES = P + "module_fqns_per_model_part"
 AC_MODE, AC_OPTION = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"
 CONVERTERS = ("model.converters", "model_spec.converters")
-_ASKED_FOR = ("module", "config")
 
 # PyTorch's schedule classes (torch.distributed.pipelining.schedules, 2.13), our word for them, and
 # whether a rank holds several stages. Interleaved zero bubble has 1F1B's memory and order.
@@ -51,6 +49,7 @@ RUNTIME_SCHEDULES = (
     "_pipelinescheduleruntime",
 )
 AC_CLASSES = {"fullac": "full", "selectiveac": "selective", "memorybudgetac": "memory_budget"}
+LOSS_CHUNKS = 8  # of ChunkedLossWrapper, unless told otherwise
 _FEWER_STAGES = (
     P + "pipeline_parallel_first_stage_less_layers",
     P + "pipeline_parallel_last_stage_less_layers",
@@ -60,7 +59,7 @@ _FEWER_STAGES = (
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in torchtitan's units."""
     m = Meanings(config, values)
-    _model(m)
+    give_model(m)
     _mesh(m)
     _batch(m)
     _pipeline(m)
@@ -70,61 +69,6 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     _checkpoints(m)
     _runtime(m)
     return m.given
-
-
-# Model
-
-
-def _model(m: Meanings) -> None:
-    """Name and shape of the model, and its attention kernel."""
-    family, flavor = _family_and_flavor(m)
-    if not family or not flavor:
-        return
-    size, kernel = models.size_of(flavor)
-    names = ("model.name", "model.flavor", "model_spec.name", "model_spec.flavor", *_ASKED_FOR)
-    preset = models.PRESETS.get((family, size))
-    if preset is not None:
-        m.give("model_name", preset, *names)
-    for variable, value in models.SHAPES.get((family, size), {}).items():
-        m.give(variable, value, *names)
-    if kernel:
-        m.give("attention_backend", kernel, *names)
-    elif _is_before(m, "0.3") and (family, size) in models.FLEX_SINCE_02:
-        m.give("attention_backend", "flex", *names)
-    elif m.value("attention_backend") is None:
-        m.give("attention_backend", "sdpa" if _is_before(m, "0.3") else "flex")
-
-
-def _family_and_flavor(m: Meanings) -> tuple[str, str]:
-    """Family and size: in so many words, or as a recipe's name tells."""
-    stated = m.field("model_spec.flavor", "model.flavor")
-    family = models.family_of(str(m.field("model_spec.name", "model.name", "module") or ""))
-    if not family and isinstance(stated, str):
-        family = models.recipe_model(_recipe(m))[0] or _only_family(models.size_of(stated)[0])
-    if not family and _is_before(m, "0.3"):
-        family = "llama3"
-    named = models.recipe_model(_recipe(m))
-    if isinstance(stated, str) and (m.is_stated("model_spec.flavor", "model.flavor")):
-        return family, stated
-    if named[0]:
-        return named
-    return (family, stated) if family and isinstance(stated, str) else ("", "")
-
-
-def _recipe(m: Meanings) -> str:
-    """The name of the recipe function, asked for or read."""
-    stated = m.field("config")
-    return stated if isinstance(stated, str) and stated else " ".join(m.config.programs)
-
-
-def _only_family(size: str) -> str:
-    """The family of a size that one family alone has."""
-    found = {f for f, s in models.PRESETS if s == size}
-    return found.pop() if len(found) == 1 else ""
-
-
-def _is_before(m: Meanings, version: str) -> bool:
-    return bool(m.config.version) and release(m.config.version) < release(version)
 
 
 # Mesh and batch
@@ -193,7 +137,7 @@ def _batch(m: Meanings) -> None:
 
 def _pipeline_micro_batch(m: Meanings, local: Any, pp: int) -> tuple[Any, tuple[str, ...]]:
     """The micro-batch of a pipeline: stated, or the local batch over their number (0.0)."""
-    if not _is_before(m, "0.1"):
+    if not is_before(m, "0.1"):
         return m.field(MICRO_BATCH), (MICRO_BATCH,)
     count = m.field("experimental.pipeline_parallel_microbatches") or pp
     names = ("experimental.pipeline_parallel_microbatches", *LOCAL_BATCH)
@@ -348,7 +292,7 @@ def _precision(m: Meanings) -> None:
     pure = m.field("training.dtype") == "bfloat16"
     wide = not pure and m.field("training.mixed_precision_param") == "float32"
     converters = " ".join(str(c).lower() for c in _converters(m))
-    names = (*CONVERTERS, "training.mixed_precision_param", "training.dtype")
+    names = (*CONVERTERS, "model_spec", "training.mixed_precision_param", "training.dtype")
     precision = _quantized(m, converters) or ("fp32" if wide else "bf16")
     m.give("precision", precision, *names, "float8.enable_float8_linear", "training.fp8_linear")
     m.give("bf16", not wide, *names)
@@ -368,7 +312,8 @@ def _precision(m: Meanings) -> None:
 
 def _converters(m: Meanings) -> list[Any]:
     stated = m.field(*CONVERTERS)
-    return stated if isinstance(stated, list) else [stated] if stated else []
+    listed = stated if isinstance(stated, list) else [stated] if stated else []
+    return [*listed, *re.findall(r"\w+Converter\b[^\]]{0,80}", spec_text(m))]
 
 
 def _quantized(m: Meanings, converters: str) -> str:
@@ -388,7 +333,7 @@ def _recipe_of(m: Meanings, precision: str) -> str:
         return "none"
     names = ("quantize.linear.float8.recipe_name", "float8.recipe_name")
     stated = m.field(*names)
-    default = "tensorwise" if _is_before(m, "0.3") else "rowwise"
+    default = "tensorwise" if is_before(m, "0.3") else "rowwise"
     return stated if isinstance(stated, str) and stated else default
 
 
@@ -404,7 +349,7 @@ def _recompute(m: Meanings) -> None:
     mode = _ac_mode(m)
     names = (AC_MODE, "activation_checkpoint")
     m.give("ac_mode", mode, *names)
-    option = str(m.field(AC_OPTION) or "op") if _is_before(m, "0.3") else "op"
+    option = str(m.field(AC_OPTION) or "op") if is_before(m, "0.3") else "op"
     every = int(option) if option.isdigit() and len(option) < 6 else 0
     layers = _layers(m)
     if mode in ("none", "full") or (mode == "selective" and every == 1):
@@ -455,9 +400,9 @@ def _runtime(m: Meanings) -> None:
     m.give("uses_no_sync", False)
     if m.value("attention_backend"):
         m.follow("flash_attention", True, "attention_backend")
-    loss = str(m.config.stated("loss") or "")
+    loss = f"{m.config.stated('loss')} {' '.join(m.config.programs)}"
     if not m.is_stated("loss.num_chunks"):
-        m.give("loss_chunks", 8 if "ChunkedLoss" in loss else 1, "loss")
+        m.give("loss_chunks", LOSS_CHUNKS if "ChunkedLoss" in loss else 1, "loss")
     method = m.field("fault_tolerance.semi_sync_method")
     if isinstance(method, str) and method:
         m.give("synchronization", method.lower(), "fault_tolerance.semi_sync_method")

@@ -93,6 +93,10 @@ FLEX_SINCE_02 = frozenset(
 """Models whose attention is FlexAttention in 0.2 without being asked to."""
 
 _ATTENTION = re.compile(r"[_-](flex|varlen)(_attn)?$")
+_RECIPE = re.compile(
+    r"(?<![a-z0-9])(deepseek_v3|gpt_oss|kimi_k2_7|llama3|llama4|qwen3_5|qwen35|qwen3)_(\w{1,60})"
+)
+_FAMILY_OF = MappingProxyType({"qwen35": "qwen3_5"})
 _FAMILIES = ("deepseek_v3", "gpt_oss", "kimi_k2_7", "llama3", "llama4", "qwen3_5", "qwen3")
 
 
@@ -114,14 +118,19 @@ def recipe_model(recipe: str) -> tuple[str, str]:
 
     "llama3_8b_mxfp8" is llama3 of size 8b, "deepseek_v3_671b" is DeepSeek-V3.
     """
-    text = recipe.lower()
-    family = next((f for f in _FAMILIES if f in text), "")
-    if not family:
+    found = _RECIPE.search(recipe.lower())
+    if found is None:
         return "", ""
-    rest = text.split(family, 1)[1].strip("_")
+    family, rest = _FAMILY_OF.get(found.group(1), found.group(1)), found.group(2)
     known = [size for f, size in (*PRESETS, *SHAPES) if f == family]
     plain = {size.replace("-", "_").replace(".", "_"): size for size in known}
     return family, next((s for p, s in plain.items() if rest == p or rest.startswith(p + "_")), "")
+
+
+def only_family(size: str) -> str:
+    """The family of a size that one family alone has."""
+    found = {f for f, s in PRESETS if s == size}
+    return found.pop() if len(found) == 1 else ""
 
 
 def registered(preset: str) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from meshwright.frameworks.framework import Expressed, framework
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
 from meshwright.frameworks.torchtitan import models
 from meshwright.frameworks.torchtitan.meaning import layers_by_stage
+from meshwright.frameworks.torchtitan.recipe import written_recipe
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, Schedule
 from meshwright.plan.words import word
@@ -30,6 +31,11 @@ _SCHEDULES = {
 _CONVERTERS = {
     int(Precision.FP8): "quantize.linear.float8",
     int(Precision.MXFP8): "quantize.linear.mx",
+}
+_CONVERTER_CLASSES = {
+    int(Precision.FP8): "Float8LinearConverter",
+    int(Precision.MXFP8): "MXFP8LinearConverter",
+    int(Precision.NVFP4): "NVFP4LinearConverter",
 }
 _REASONS = {
     "zero_stage": "parameters are always sharded (or, with replicas alone, nothing is)",
@@ -61,16 +67,20 @@ def express(job: Job, version: str) -> Expressed:
         **_model(job, modern=modern),
         **_training(job, plan, modern=modern),
         **_mesh(plan, modern=modern),
-        **_pipeline(job, plan),
+        **_pipeline(job, plan, modern=modern),
         **_recompute(job, plan, modern=modern),
         **_optimizer(job),
     }
     own = framework("torchtitan")
     silent = {*refused, *(() if "layout" in refused else _SAME)}
     gone = lost(unsaid(own, version, settings, job, but_not=silent), _REASONS, "torchtitan")
+    launch = launch_of(job)
     return Expressed(
         settings=settings,
-        launch=launch_of(job),
+        text=written_recipe(settings, launch) if modern else "",
+        syntax="python" if modern else "",
+        file_name="config_registry.py" if modern else "",
+        launch=launch,
         lost=Deferred(lambda: {**gone, **_unregistered(job)}),
         refused=refused,
     )
@@ -122,8 +132,15 @@ def _model(job: Job, *, modern: bool) -> dict[str, Any]:
     family, size = found
     if not modern:
         return {"model.name": family, "model.flavor": size}
-    recipe = f"{family}_{size}".lower().replace("-", "_").replace(".", "_")
-    return {"module": family, "config": recipe}
+    name = f"{family}_{size}".lower().replace("-", "_").replace(".", "_")
+    settings: dict[str, Any] = {
+        "config": name,
+        "model_spec.name": family,
+        "model_spec.flavor": size,
+    }
+    if (converter := _CONVERTER_CLASSES.get(int(job.plan.row(0).precision))) is not None:
+        settings["model_spec.converters"] = [converter]
+    return settings
 
 
 def _training(job: Job, plan: Plan, *, modern: bool) -> dict[str, Any]:
@@ -178,8 +195,11 @@ def _mesh(plan: Plan, *, modern: bool) -> dict[str, Any]:
             settings[p + "context_parallel_rotate_method"] = "alltoall"
         if not plan.loss_parallel:
             settings[p + "disable_loss_parallel"] = True
-    elif not plan.sequence_parallel and plan.tp > 1:
-        settings[p + "enable_sequence_parallel"] = False
+    else:
+        if not plan.sequence_parallel and plan.tp > 1:
+            settings[p + "enable_sequence_parallel"] = False
+        if plan.loss_chunks > 1:
+            settings["loss.num_chunks"] = int(plan.loss_chunks)
     return settings | _compiled(plan, modern=modern)
 
 
@@ -194,7 +214,7 @@ def _compiled(plan: Plan, *, modern: bool) -> dict[str, Any]:
     return settings
 
 
-def _pipeline(job: Job, plan: Plan) -> dict[str, Any]:
+def _pipeline(job: Job, plan: Plan, *, modern: bool) -> dict[str, Any]:
     """Schedule, and stages where they are not those that torchtitan would make."""
     if plan.pp == 1:
         return {}
@@ -217,7 +237,9 @@ def _pipeline(job: Job, plan: Plan) -> dict[str, Any]:
         per_stage = math.ceil((layers + sum(ends)) / len(chunks))
         if math.ceil((layers + sum(ends)) / per_stage) == len(chunks):
             return settings | {p + "layers_per_stage": per_stage}
-    settings["parallelism.module_fqns_per_model_part"] = _modules(chunks)
+    settings["parallelism.module_fqns_per_model_part"] = _modules(
+        chunks, head="lm_head" if modern else "output"
+    )
     return settings
 
 
@@ -246,7 +268,7 @@ def _even(layers: int, parts: int) -> list[int]:
     return [layers // parts + (i < layers % parts) for i in range(parts)] if parts else []
 
 
-def _modules(chunks: list[int]) -> list[list[str]]:
+def _modules(chunks: list[int], *, head: str) -> list[list[str]]:
     """Names of the modules of every chunk."""
     parts: list[list[str]] = []
     start = 0
@@ -254,7 +276,7 @@ def _modules(chunks: list[int]) -> list[list[str]]:
         parts.append([f"layers.{i}" for i in range(start, start + count)])
         start += count
     parts[0].insert(0, "tok_embeddings")
-    parts[-1] += ["norm", "output"]
+    parts[-1] += ["norm", head]
     return parts
 
 
