@@ -374,7 +374,7 @@ def frameworks_of(text: str) -> tuple[str, ...]:
     """Frameworks of the product that the words of a case name, most telling first."""
     from meshwright.frameworks.framework import framework
 
-    words = [text.split("(")[0], *re.split(r"[\s()+,/]+", text)]
+    words = re.split(r"[()+,/]+", text)
     found: list[str] = []
     for word in (w.strip() for w in words):
         try:

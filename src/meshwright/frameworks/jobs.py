@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import MeshwrightError
 from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
 from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
-from meshwright.plan.plan import Plan
+from meshwright.plan.plan import Plan, Recompute
 from meshwright.plan.words import FIELDS, read_word
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Drafted:
 
     `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
     that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
-    "seq_len", "global_batch_size"), `problems` stated values that no plan can hold.
+    "seq_len", "global_batch_size", "recompute"), `problems` stated values that no plan can hold.
     """
 
     job: Job
@@ -76,6 +76,9 @@ def draft(
         plan = plan.replace(etp=1)  # frameworks let it default to tp, and do not use it
     clusters = _clusters(reading, cluster, plan, missing)
     first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
+    if _program_decides(reading) and reading.value("recompute") is None:
+        missing.append("recompute")
+        second = second.replace(recompute=int(Recompute.FULL))
     workloads = _workloads(reading, first, second, missing)
     jobs = [
         Job(model=m, cluster=c, workload=w, plan=p, stack=stack)
@@ -96,11 +99,22 @@ def _whole(reading: Reading) -> Job | None:
 
 
 def _stack(reading: Reading) -> str:
-    """The calibration's stack; what runs on torch runs DeepSpeed's engine or FSDP's wrappers."""
+    """The calibration's stack; what runs on torch runs DeepSpeed's engine or FSDP's wrappers.
+
+    Unfused attention means models written out in torch, which keep what FSDP's models keep.
+    """
     framework = reading.config.framework
-    if framework.stack != "default" or "torch" not in framework.below:
+    if framework.stack != "default":
         return framework.stack
+    if "torch" not in framework.below and reading.value("flash_attention") is not False:
+        return "default"
     return "deepspeed" if reading.value("use_deepspeed") else "fsdp"
+
+
+def _program_decides(reading: Reading) -> bool:
+    """Whether the program, rather than the configuration, says what is recomputed."""
+    framework = reading.config.framework
+    return "torch" in framework.below and _stack(reading) in ("deepspeed", "fsdp")
 
 
 # The plan

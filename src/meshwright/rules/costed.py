@@ -13,12 +13,13 @@ from meshwright.cost.memory import memory
 from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.model.count import parameters
+from meshwright.rules.predicted import SAFE_SHARE
 from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from meshwright.cost.memory.moments import Moments
+    from meshwright.cost.memory.moments import Moment, Moments
     from meshwright.cost.predict import Prediction
     from meshwright.frameworks.jobs import Drafted
     from meshwright.frameworks.reading import Reading
@@ -33,10 +34,11 @@ GIB = 2**30
 def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | None]:
     """Figures by name, as far as what they hang on is known; none of a plan that cannot be laid.
 
-    Memory where the sequence length is not stated is that of short sequences, a lower bound.
+    Memory where the sequence length or recompute is not stated is a lower bound: of short
+    sequences, of full recompute.
     """
     missing = set(drafted.missing)
-    job = drafted.other if "seq_len" in missing else drafted.job
+    job = drafted.other if missing & {"seq_len", "recompute"} else drafted.job
     found: dict[str, Figure | None] = _per_parameter(reading, drafted)
     if "model" in missing:
         return found
@@ -48,7 +50,7 @@ def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | No
         if "gpu" not in missing:
             found |= _fit(job)
         if not missing & {"gpu", "seq_len"}:
-            found |= _time(job)
+            found |= _time(drafted.job)
     except (MeshwrightError, ArithmeticError, ValueError, IndexError):
         return found  # a plan that a rule refuses may have no cost
     assumed = job.workload.seq_len if "seq_len" in missing else None
@@ -145,14 +147,21 @@ def moments_of(job: Job) -> Moments:
     return _moments_of(Same(job))
 
 
+def certain_moments(job: Job) -> tuple[Moment, ...]:
+    """The moments without the load, where nothing states how the model is built."""
+    known = job.workload.loading.model_build is not None
+    return tuple(m for m in moments_of(job).moments if known or m.name != "load")
+
+
 def _memory(job: Job) -> dict[str, Figure | None]:
     """Bytes of the fullest rank at every moment, and what a device and a host must have."""
     found = moments_of(job)
     used = memory(job)
     by_moment = {f"memory.{m.name}_bytes": m.fullest_bytes for m in found.moments}
+    fullest = max(certain_moments(job), key=lambda m: m.fullest_bytes)
     parts = {
         f"memory.peak.{name.replace(' ', '_')}_bytes": value
-        for name, value in found.fullest.terms[found.fullest.stage].items()
+        for name, value in fullest.terms[fullest.stage].items()
     }
     return {
         **by_moment,
@@ -161,7 +170,8 @@ def _memory(job: Job) -> dict[str, Figure | None]:
         "memory.peak_bytes": found.steady_bytes,
         "memory.device_bytes": float(used.device_bytes),
         "memory.required_bytes": float(used.required_bytes),
-        "memory.most_bytes": found.fullest.fullest_bytes * (1 + found.reserve_share)
+        "memory.most_bytes": max(m.fullest_bytes for m in certain_moments(job))
+        * (1 + found.reserve_share)
         + found.outside_bytes,
         "memory.load_device_bytes": found.named("load").fullest_bytes + found.outside_bytes,
         "memory.outside_bytes": found.outside_bytes,
@@ -182,13 +192,16 @@ def activation_bytes(job: Job) -> float:
 
 
 def fit_of(job: Job) -> str:
-    """ "yes", "tight" where only the estimate fits and not its bound, or "no"."""
+    """ "yes", "tight" where its bound leaves no headroom, "no" where the estimate does not fit."""
     found, used = moments_of(job), memory(job)
     room = job.cluster.gpu.memory_bytes
     host_room = job.cluster.host.memory_bytes
-    if found.first_beyond(room) or found.fullest_host.host_bytes > host_room:
+    certain = certain_moments(job)
+    if any(m.fullest_bytes + found.outside_bytes > room for m in certain):
         return "no"
-    return "yes" if float(used.required_bytes) <= room else "tight"
+    if any(m.host_bytes > host_room for m in certain):
+        return "no"
+    return "yes" if float(used.required_bytes) <= SAFE_SHARE * room else "tight"
 
 
 def larger(job: Job, factor: int) -> Job:

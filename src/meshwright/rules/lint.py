@@ -124,7 +124,11 @@ def _general(
     if drafted.other is drafted.job:
         return [(by_code[c], f) for c, f in first.items()], []
     second = {f.code: f for f in check(drafted.other, rules)}
-    certain = [(by_code[c], f) for c, f in second.items() if c in first]
+    certain = [
+        (by_code[c], f)
+        for c, f in second.items()
+        if c in first or not first.keys().isdisjoint(by_code[c].implied_by)
+    ]
     return certain, sorted(set(first) - set(second))
 
 

@@ -50,13 +50,15 @@ class Rule(Constraint):
     `predictive` marks a rule that weighs a full prediction of memory or time: a search, which
     predicts anyway, does not apply it. `needs` are the parts of a job ("model", "gpu", "num_gpus",
     "seq_len", "global_batch_size") without which the rule says nothing, even where values that
-    stand in for them would make it fire.
+    stand in for them would make it fire. `implied_by` are the codes of rules that claim more: where
+    one of them fires instead, this one's claim holds too.
     """
 
     reads: tuple[str, ...]
     predictive: bool = False
     foremost: bool = False
     needs: tuple[str, ...] = ()
+    implied_by: tuple[str, ...] = ()
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
 
@@ -95,6 +97,7 @@ def rule(
     predictive: bool = False,
     foremost: bool = False,
     needs: tuple[str, ...] = (),
+    implied_by: tuple[str, ...] = (),
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
     if not CODE.fullmatch(code):
@@ -115,6 +118,7 @@ def rule(
             predictive=predictive,
             foremost=foremost,
             needs=needs or (_PREDICTION if predictive else ()),
+            implied_by=implied_by,
             condition=condition,
         )
 

@@ -15,6 +15,7 @@ from meshwright.rules.environment import variable
 from meshwright.rules.predicted import (
     EVERY_FIELD,
     FULL_SHARE,
+    SAFE_SHARE,
     figure,
     gib,
     of_device,
@@ -83,6 +84,7 @@ full_recompute_is_needed.fix(always(recompute=(Recompute.SELECTIVE,)))
     reads=EVERY_FIELD,
     confidence="paper",
     predictive=True,
+    implied_by=("MOD217",),
 )
 def plan_fits(job: Job) -> Mask:
     """States and activations together exceed the device, so that the first step runs out of memory.
@@ -143,6 +145,7 @@ def _(job: Job) -> str:
     reads=EVERY_FIELD,
     confidence="doc",
     predictive=True,
+    implied_by=("CMP121", "MOD217"),
 )
 def memory_has_headroom(job: Job) -> Mask:
     """The plan may run out of memory: the upper bound of the estimate does not fit.
@@ -155,7 +158,7 @@ def memory_has_headroom(job: Job) -> Mask:
     Passes: plan(model="llama-3-8b", tp=1, gpu_memory_bytes=85e9)
     """
     expandable = "expandable_segments:True" in (variable(job, "PYTORCH_CUDA_ALLOC_CONF") or "")
-    tight = figure(job, "required_bytes") > job.cluster.gpu.memory_bytes
+    tight = figure(job, "required_bytes") > SAFE_SHARE * job.cluster.gpu.memory_bytes
     beyond = overflows(job)
     states_fit = state_bytes(job) <= FULL_SHARE * job.cluster.gpu.memory_bytes
     return (beyond | ((not expandable) & tight)) & ~surely_overflows(job) & states_fit
@@ -169,7 +172,7 @@ def _(job: Job) -> str:
 
 @memory_has_headroom.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    room = job.cluster.gpu.memory_bytes
+    room = SAFE_SHARE * job.cluster.gpu.memory_bytes
     return remedies(job, lambda other: figure(other, "required_bytes") <= room)
 
 

@@ -63,6 +63,7 @@ def native(job: Job) -> tuple[Precision, ...]:
     "components/quantization (0.3.0); vendors' data sheets",
     reads=("precision",),
     confidence="read",
+    needs=("gpu",),
 )
 def gpu_has_precision(job: Job) -> Mask:
     """The GPU must multiply in this precision: bf16 from Ampere, FP8 from Ada, Hopper and MI300.

@@ -24,6 +24,7 @@ from meshwright.rules.costed import (
 from meshwright.rules.estimate import (
     parameters_per_rank,
     state_bytes_per_parameter,
+    step_time_s,
     total_parameters,
 )
 from meshwright.rules.predicted import EVERY_FIELD, gib
@@ -39,6 +40,7 @@ MANY_MICROBATCHES = 8
 SPARE_SHARE = 0.5  # of the device, for the states of a whole replica
 MANY_RANKS = 64
 LONG_STALL_S = 30.0
+STALL_SHARE = 0.02  # of the time between two checkpoints
 USUAL_WRITE_BYTES_PER_S = 2e9  # what one node's client reaches on a shared file system
 SLOW_NETWORK_BYTES_PER_S = 12.5e9  # a node's 100 Gb/s
 _ZERO = "ZeRO (arXiv 1910.02054) section 7"
@@ -458,7 +460,7 @@ def _(job: Job) -> str:
     section="6.2",
     source="ZeRO (arXiv 1910.02054) section 3.1 for the size; PyTorch torch/distributed/"
     "checkpoint/state_dict_saver.py async_save (2.13)",
-    reads=("param_bytes", "master_weights", "optimizer_state_bytes"),
+    reads=("precision", "param_bytes", "master_weights", "optimizer_state_bytes"),
     confidence="arithmetic",
     needs=("model",),
 )
@@ -468,14 +470,24 @@ def saving_is_asynchronous(job: Job) -> Mask:
     Save asynchronously (with a collective timeout longer than the save), in parallel from all
     nodes, less often, or to local disks first.
 
-    Fails: plan(model="llama-3-70b", checkpoint_async=False, checkpoint_interval_steps=500,
+    Fails: plan(model="llama-3-70b", checkpoint_async=False, checkpoint_interval_steps=50,
         checkpoint_write_bytes_per_s_per_node=1e9)
-    Passes: plan(model="llama-3-70b", checkpoint_async=True, checkpoint_interval_steps=500,
+    Passes: plan(model="llama-3-70b", checkpoint_async=True, checkpoint_interval_steps=50,
         checkpoint_write_bytes_per_s_per_node=1e9)
     """
     if job.workload.loading.checkpoint_async is not False:
         return False
-    return _save_s(job) > LONG_STALL_S
+    return (_save_s(job) > LONG_STALL_S) & (_save_s(job) > STALL_SHARE * _between_s(job))
+
+
+def _between_s(job: Job) -> Any:
+    """Seconds between two checkpoints, 0 where the interval is not stated."""
+    loading = job.workload.loading
+    if loading.checkpoint_interval_s is not None:
+        return loading.checkpoint_interval_s
+    if loading.checkpoint_interval_steps is None:
+        return 0.0
+    return loading.checkpoint_interval_steps * step_time_s(job)
 
 
 def _save_s(job: Job) -> Any:
