@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
+from meshwright.rules.framework.megatron.sources import is_meant
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -133,7 +134,7 @@ def overlap_of_experts_has_limits(k: Knobs) -> bool:
     """
     if not k.overlap_ep:
         return False
-    half = k.get("bf16") or k.get("fp16") or k.get("precision") not in (None, "fp32")
+    half = k.get("bf16") or k.get("fp16") or not is_meant(k, "precision")
     several = (k.get("mtp_num_layers") or 0) > 1
     dispatches = k.moe_token_dispatcher_type in ("alltoall", "flex")
     return bool(not dispatches or not half or several or k.get("moe_shared_expert_overlap"))

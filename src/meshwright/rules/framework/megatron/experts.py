@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
-from meshwright.rules.framework.megatron.sources import degree, is_moe
+from meshwright.rules.framework.megatron.sources import degree, is_meant, is_moe
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -59,10 +59,11 @@ def experts_inherit_tensor_parallelism(k: Knobs) -> bool:
 def expert_bias_is_split(k: Knobs) -> bool:
     """Each rank of a row-parallel expert would add the bias, and the sum has it etp times.
 
-    Fails: megatron-lm 0.19: --num-experts 8 --expert-tensor-parallel-size 2
-    Passes: megatron-lm 0.19: --num-experts 8 --expert-tensor-parallel-size 1
+    Fails: megatron-lm 0.19: --hidden-size 4096 --num-experts 8 --expert-tensor-parallel-size 2
+    Passes: megatron-lm 0.19: --hidden-size 4096 --num-experts 8 --expert-tensor-parallel-size 1
     """
-    return bool(is_moe(k) and k.add_bias_linear and k.etp > 1)
+    biased = k.add_bias_linear and is_meant(k, "add_bias_linear")
+    return bool(is_moe(k) and biased and k.etp > 1)
 
 
 @demand(
@@ -79,10 +80,10 @@ def expert_bias_is_split(k: Knobs) -> bool:
 def expert_bias_is_refused(k: Knobs) -> bool:
     """Up to 0.14 no expert layer may carry biases, split or not.
 
-    Fails: megatron-lm 0.14: --num-experts 8
+    Fails: megatron-lm 0.14: --hidden-size 4096 --num-experts 8
     Passes: megatron-lm 0.14: --num-experts 8 --disable-bias-linear
     """
-    return bool(is_moe(k) and k.add_bias_linear)
+    return bool(is_moe(k) and k.add_bias_linear and is_meant(k, "add_bias_linear"))
 
 
 @demand(
@@ -100,10 +101,11 @@ def expert_bias_is_refused(k: Knobs) -> bool:
 def width_of_no_expert(k: Knobs) -> bool:
     """A width for experts is left over from another model, or the number of experts is missing.
 
-    Fails: megatron-lm 0.19: --moe-ffn-hidden-size 768
+    Fails: megatron-lm 0.19: --hidden-size 4096 --moe-ffn-hidden-size 768
     Passes: megatron-lm 0.19: --moe-ffn-hidden-size 768 --num-experts 64
     """
-    return bool(k.is_stated("moe_intermediate_size") and k.moe_intermediate_size and not is_moe(k))
+    meant = k.is_stated("moe_intermediate_size") and is_meant(k, "num_experts")
+    return bool(meant and k.moe_intermediate_size and not is_moe(k))
 
 
 @demand(

@@ -8,7 +8,7 @@ from meshwright.base.finding import Severity
 from meshwright.frameworks.shape import moe_layers
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
-from meshwright.rules.framework.megatron.sources import is_moe
+from meshwright.rules.framework.megatron.sources import is_meant, is_moe
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -181,9 +181,11 @@ def gather_overwrites_experts(k: Knobs) -> bool:
 def groups_are_ignored(k: Knobs) -> bool:
     """The number of groups is only looked at where --group-query-attention is given as well.
 
-    Fails: megatron-lm 0.19: --num-query-groups 8 --num-attention-heads 32
-    Passes: megatron-lm 0.19: --num-query-groups 8 --num-attention-heads 32
-        --group-query-attention
+    Fails: megatron-lm 0.19: --hidden-size 4096 --num-query-groups 8
+        --num-attention-heads 32
+    Passes: megatron-lm 0.19: --hidden-size 4096 --num-query-groups 8
+        --num-attention-heads 32 --group-query-attention
     """
     meant = k.is_stated("num_query_groups") and k.num_query_groups != k.num_attention_heads
-    return bool(meant and not k.group_query_attention and not k.get("multi_latent_attention"))
+    other = k.group_query_attention or k.get("multi_latent_attention")
+    return bool(meant and not other and is_meant(k, "group_query_attention"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import lcm
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ PER_TENSOR_BLOCK, MXFP8_BLOCK = 16, 32
     "Loss that depends on the micro-batch",
     severity=Severity.WARNING,
     section="4.1",
-    scope="megatron-core; nemo",
+    scope="megatron-lm; megatron-bridge; nemo",
     source="NVIDIA-NeMo/Speech#8343 and #11939",
     confidence="read",
     consequence="no error: the objective silently changes with micro_batch_size and with who "
@@ -61,6 +62,7 @@ def packed_parts_do_not_fill_chunks(k: Knobs) -> bool:
     Pad each to a multiple of 2*cp and pass the padded offsets beside the real ones.
 
     Fails: knobs(cp=2, doc_lens=[4, 3])
+    Fails: knobs(cp=2, cu_seqlens=[0, 4, 7])
     Passes: knobs(cp=2, doc_lens=[4, 4])
     Passes: knobs(cp=1, doc_lens=[4, 3])
     """
@@ -68,7 +70,12 @@ def packed_parts_do_not_fill_chunks(k: Knobs) -> bool:
 
 
 def _odd_lengths(k: Knobs) -> list[int]:
-    return [length for length in k.doc_lens if length % (2 * k.cp)]
+    """Lengths in a pack, or between its offsets, that chunks do not fill."""
+    lengths = k.get("doc_lens")
+    if lengths is None:
+        offsets = k.cu_seqlens
+        lengths = [end - start for start, end in pairwise(offsets)]
+    return [length for length in lengths if length % (2 * k.cp)]
 
 
 @packed_parts_do_not_fill_chunks.message

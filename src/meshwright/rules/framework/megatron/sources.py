@@ -47,6 +47,14 @@ def is_moe(k: Knobs) -> bool:
     return bool(k.get("num_experts"))
 
 
+def is_meant(k: Knobs, name: str) -> bool:
+    """Whether a variable has the value it seems to have: stated, or left out of a whole command.
+
+    A configuration that does not state the model's shape may be an excerpt, or add to a recipe.
+    """
+    return k.is_stated(name) or k.is_stated("hidden_size")
+
+
 def has_expandable_segments(k: Knobs) -> bool:
     """Whether PyTorch's allocator grows its segments."""
     stated = k.get("expandable_segments")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
-from meshwright.rules.framework.megatron.sources import degree
+from meshwright.rules.framework.megatron.sources import degree, is_meant
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -408,4 +408,5 @@ def prediction_layers_shift_positions(k: Knobs) -> bool:
     Fails: megatron-lm 0.19: --mtp-num-layers 1 --position-embedding-type learned_absolute
     Passes: megatron-lm 0.19: --mtp-num-layers 1 --position-embedding-type rope
     """
-    return bool(k.mtp_num_layers and k.position_embedding_type not in ("rope", "none"))
+    meant = is_meant(k, "position_embedding_type")
+    return bool(meant and k.mtp_num_layers and k.position_embedding_type not in ("rope", "none"))
