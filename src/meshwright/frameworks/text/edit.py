@@ -45,7 +45,7 @@ def remove(setting: Setting) -> Edit:
     edit = Edit(file=source.file, start=whole.start, end=whole.end, text="")
     if whole.start < whole.end and position is not None:
         after = _settings(source, edit)
-        kept = [*before[:position], *before[position + 1 :]]
+        kept = [item for item in before if item.key != setting.key]
         if after is not None and _same(kept, [s for s in after if not _is_left_over(s, setting)]):
             return edit
     raise MeshwrightError(f"{setting.spelled} cannot be taken out alone here", hint=_BY_HAND)
@@ -60,11 +60,12 @@ def insert(source: Source, name: str, value: Any, near: Setting | None = None) -
     for at, text in insertions(source, name, value, near=near, settings=before):
         edit = Edit(file=source.file, start=at, end=at, text=text)
         after = _settings(source, edit)
-        if after is None or len(after) != len(before) + 1:
+        if after is None:
             continue
-        added = [s for s in after if _plain(s.name) == _plain(name)][-1:]
-        rest = [s for s in after if s not in added]
-        if added and _is_value(added[0].value, value) and _same(before, rest):
+        added = [s for s in after if at <= s.key.start < at + len(text)]
+        rest = [s for s in after if not at <= s.key.start < at + len(text)]
+        right = [s for s in added if _plain(s.name) == _plain(name) and _is_value(s.value, value)]
+        if added and len(right) == len(added) and _same(before, rest):
             return edit
     raise MeshwrightError(f"no place to add {name}", hint=f"add it by hand: {name} {value}")
 
@@ -118,12 +119,14 @@ def _changes_only(
     source: Source, edit: Edit, before: Sequence[Setting], position: int, value: Any
 ) -> bool:
     after = _settings(source, edit)
-    if after is None or len(after) != len(before) or after[position].name != before[position].name:
+    if after is None or len(after) != len(before):
         return False
-    others = _same(
-        [*before[:position], *before[position + 1 :]], [*after[:position], *after[position + 1 :]]
+    key = before[position].key  # of a list that two commands take there are several
+    pairs = list(zip(before, after, strict=True))
+    return all(a.name == b.name for a, b in pairs) and all(
+        _is_value(b.value, value) if a.key == key else a.value is b.value or a.value == b.value
+        for a, b in pairs
     )
-    return others and _is_value(after[position].value, value)
 
 
 def _same(before: Sequence[Setting], after: Sequence[Setting]) -> bool:

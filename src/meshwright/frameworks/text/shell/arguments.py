@@ -179,6 +179,7 @@ def cutting(text: str, parts: Sequence[Span]) -> Span:
 
     Empty where its parts do not stand side by side (a flag and its value in two variables).
     """
+    parts = list(dict.fromkeys(parts))
     for left, right in pairwise(parts):
         gap = text[left.end : right.start]
         if left.end > right.start or len(gap) > 1000 or not _BETWEEN.match(gap):

@@ -177,7 +177,7 @@ class Scope:
         if piece.name in ("@", "*"):
             if self.arguments:
                 return self.arguments
-            return (self.unknown_list(piece, "the script's own arguments"),)
+            return ()  # a script that is given none
         if piece.index in ("@", "*"):
             variable = self.variables.get(piece.name)
             self.used.add(piece.name)
@@ -343,8 +343,11 @@ def _short(text: str) -> str:
 
 
 def _with_site(bits: list[Bit], span: Span) -> list[Bit]:
-    """Bits as they stand; those without a place of their own get that of the use."""
-    return [replace(b, where=span, site=span) if b.where is _NOWHERE else b for b in bits]
+    """Bits as they stand where `span` names them: a value stands there, a list of flags where it
+    is written; what has no place of its own gets that of its use."""
+    bits = [replace(b, where=span) if b.where is _NOWHERE else b for b in bits]
+    states = _STATES.search("".join(bit.text or "" for bit in bits))
+    return bits if states else [replace(bit, site=span) for bit in bits]
 
 
 def _slice(bit: Bit, start: int, end: int) -> Bit:
