@@ -223,3 +223,65 @@ def degrees_are_among_the_candidates(k: Knobs) -> bool:
 @degrees_are_among_the_candidates.message
 def _(k: Knobs) -> str:
     return f"tp {_degree(k, 'tp')}, pp {_degree(k, 'pp')} on {k.num_nodes} nodes"
+
+
+# What other frameworks run or only warn of
+
+
+@demand(
+    "CMP103",
+    "Interleaved schedule with M not a multiple of PP (Paddle)",
+    severity=Severity.ERROR,
+    section="6.1",
+    scope="paddle@3.2",
+    source=f"{_PRUNE} prune_by_vpp",
+    consequence=_PRUNED,
+    says="{num_microbatches} micro-batches over pp {pp} with vpp {vpp}",
+)
+def interleaved_rounds_are_full(k: Knobs) -> bool:
+    """Paddle interleaves in rounds of pp micro-batches.
+
+    torch and Megatron run other numbers, each its own.
+
+    Fails: knobs(framework="paddle 3.2", vpp=2, pp=4, num_microbatches=6)
+    Passes: knobs(framework="paddle 3.2", vpp=2, pp=4, num_microbatches=8)
+    """
+    return _degree(k, "vpp") > 1 and _degree(k, "pp") > 1 and k.num_microbatches % k.pp != 0
+
+
+@demand(
+    "CMP104",
+    "Fewer micro-batches than stages (Paddle)",
+    severity=Severity.ERROR,
+    section="6.1",
+    scope="paddle@3.2",
+    source=f"{_PRUNE} prune_by_mbs",
+    consequence=_PRUNED,
+    says="{num_microbatches} micro-batches over pp {pp}",
+)
+def every_stage_gets_a_micro_batch(k: Knobs) -> bool:
+    """The tuner leaves out pipelines that are never full.
+
+    Fails: knobs(framework="paddle 3.2", pp=4, num_microbatches=2)
+    Passes: knobs(framework="paddle 3.2", pp=4, num_microbatches=4)
+    """
+    return _degree(k, "pp") > 1 and bool(k.num_microbatches < k.pp)
+
+
+@demand(
+    "MOD113",
+    "Layers not divisible by PP (Paddle)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="paddle@3.2",
+    source=f"{_PRUNE} prune_by_pp",
+    consequence=_PRUNED,
+    says="{num_hidden_layers} layers over pp {pp}",
+)
+def layers_divide_over_stages(k: Knobs) -> bool:
+    """Paddle's stages hold equal numbers of layers; torchtitan and DeepSpeed split unevenly.
+
+    Fails: knobs(framework="paddle 3.2", num_hidden_layers=30, pp=4)
+    Passes: knobs(framework="paddle 3.2", num_hidden_layers=32, pp=4)
+    """
+    return _degree(k, "pp") > 1 and k.num_hidden_layers % k.pp != 0

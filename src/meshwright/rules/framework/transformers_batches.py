@@ -84,3 +84,28 @@ def _(k: Knobs) -> str:
         f"{k.get('gradient_accumulation_steps') or 1} steps = {_answers(k)} answers, no multiple "
         f"of num_generations {k.num_generations}"
     )
+
+
+@demand(
+    "DAT266",
+    "Accumulated losses averaged micro-batch by micro-batch",
+    severity=Severity.WARNING,
+    section="4.2",
+    scope="transformers<4.46",
+    source="transformers src/transformers/trainer.py training_step (4.45); fixed in 4.46",
+    consequence="no error: with samples of different lengths the loss and its gradients are not "
+    "those of one large batch; short micro-batches weigh too much",
+    confidence="read",
+    says="{gradient_accumulation_steps} accumulation steps, each with the mean loss of its own "
+    "tokens",
+)
+def accumulation_counts_tokens(k: Knobs) -> bool:
+    """Before 4.46 each micro-batch's mean loss was divided by the number of steps.
+
+    A mean of means equals the mean over all tokens only where micro-batches hold equally many.
+    Asked only where the version is stated.
+
+    Fails: knobs(framework="transformers 4.45", gradient_accumulation_steps=8)
+    Passes: knobs(framework="transformers 4.45", gradient_accumulation_steps=1)
+    """
+    return bool(k.version) and (k.gradient_accumulation_steps or 1) > 1

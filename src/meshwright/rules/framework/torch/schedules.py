@@ -296,3 +296,34 @@ def collective_buffers_are_freed_at_once(k: Knobs) -> bool:
 def _(k: Knobs) -> str:
     share = k.peak_bytes / k.gpu_mem_bytes
     return f"torch {'.'.join(map(str, _torch_release(k)))} at {share:.0%} of the device's memory"
+
+
+# What other frameworks run or only warn of
+
+
+@demand(
+    "CMP104",
+    "Fewer micro-batches than stages (torch)",
+    severity=Severity.ERROR,
+    section="6.1",
+    scope="torch; torchtitan",
+    source=f"{_SCHEDULES} Schedule1F1B",
+    consequence="ValueError: Number of microbatches must be greater than or equal to the number of "
+    "stages",
+    says="{num_microbatches} micro-batches over pp {pp}",
+)
+def every_stage_gets_a_micro_batch(k: Knobs) -> bool:
+    """torch's 1F1B fills the pipeline once before it alternates, and refuses to start half full.
+
+    Megatron and nanotron run such plans, with a large bubble.
+
+    Fails: knobs(framework="torch 2.13", schedule="1F1B", num_microbatches=3, pp=4)
+    Passes: knobs(framework="torch 2.13", schedule="1F1B", num_microbatches=4, pp=4)
+    Passes: knobs(framework="torch 2.13", schedule="GPipe", num_microbatches=3, pp=4)
+    """
+    return bool(_pipelined(k) and _schedule(k) == "1f1b" and k.num_microbatches < k.pp)
+
+
+@every_stage_gets_a_micro_batch.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    return {"num_microbatches": k.pp}

@@ -255,7 +255,7 @@ def balancer_has_a_name(k: Knobs) -> bool:
     Fails: knobs(framework="torchtitan 0.3", cp_load_balancer="")
     Passes: knobs(framework="torchtitan 0.3", cp_load_balancer=None)
     """
-    return k.get("cp_load_balancer") == ""
+    return bool(k.get("cp_load_balancer") == "")
 
 
 @balancer_has_a_name.message
