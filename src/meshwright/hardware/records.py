@@ -54,6 +54,7 @@ def short_name(entry: Mapping[str, Any]) -> str:
     return str(min([entry["name"], *entry.get("aliases", ())[:1]], key=len))
 
 
+@lru_cache(maxsize=1)
 def prices() -> Mapping[str, Any]:
     """List prices by GPU file name, see data/prices.toml."""
     return _load(_folder() / "prices.toml")

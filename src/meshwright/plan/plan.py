@@ -174,7 +174,8 @@ class Plan:
 
     def __len__(self) -> int:
         """Number of rows; 1 for a plan of scalars."""
-        return max(np.size(getattr(self, f.name)) for f in fields(self) if f.name != "layout")
+        values = (getattr(self, name) for name in self.__slots__ if name != "layout")
+        return max([1, *(value.size for value in values if isinstance(value, np.ndarray))])
 
     def __repr__(self) -> str:
         """What differs from the defaults, one plan in the words of a plan.toml."""

@@ -18,7 +18,7 @@ import importlib
 import pkgutil
 import re
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
@@ -192,6 +192,18 @@ def made_by_older(demand_: Demand, framework: Framework) -> bool:
     items = (_ITEM.fullmatch(item.strip()) for item in demand_.scope.split(";"))
     return not applies(demand_, framework) and any(
         found is not None and found[1] in names and "<" in found[2] for found in items
+    )
+
+
+@lru_cache(maxsize=64)
+def demands_of(framework: Framework, version: str = "") -> tuple[tuple[Demand, bool], ...]:
+    """The demands that a framework makes, each with whether only older releases make it.
+
+    Those of older releases count where no version is stated.
+    """
+    older = {d for d in all_demands() if not version and made_by_older(d, framework)}
+    return tuple(
+        (d, d in older) for d in all_demands() if d in older or applies(d, framework, version)
     )
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.facts import facts
-from meshwright.frameworks.jobs import Drafted, draft
+from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
-from meshwright.rules.demand import all_demands, applies, made_by_older, message, verdict
+from meshwright.rules.demand import demands_of, message, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
 
@@ -122,14 +122,30 @@ def _general(
     by_code = {rule.code: rule for rule in rules}
     first = {f.code: f for f in check(judged, rules)}
     if drafted.other is drafted.job:
-        return [(by_code[c], f) for c, f in first.items()], []
+        return _weighed([(by_code[c], f) for c, f in first.items()], drafted), []
     second = {f.code: f for f in check(drafted.other, rules)}
     certain = [
         (by_code[c], f)
         for c, f in second.items()
         if c in first or not first.keys().isdisjoint(by_code[c].implied_by)
     ]
-    return certain, sorted(set(first) - set(second))
+    return _weighed(certain, drafted), sorted(set(first) - set(second))
+
+
+def _weighed(found: list[tuple[Rule, Finding]], drafted: Drafted) -> list[tuple[Rule, Finding]]:
+    """Predicted errors that hang on a default of the framework, as warnings that say so."""
+    predicted = [r for r, f in found if r.predictive and f.severity is Severity.ERROR]
+    if not (drafted.by_default and predicted):
+        return found
+    sure = {f.code for f in check(lean(drafted), predicted)}
+    names = " and ".join(drafted.by_default)
+    note = f"hangs on {names}, which nothing states: the framework's default is taken"
+    return [
+        (r, f)
+        if r not in predicted or r.code in sure
+        else (r, f.replace(severity=Severity.WARNING, notes=(*f.notes, note)))
+        for r, f in found
+    ]
 
 
 def _missing_note(drafted: Drafted, withheld: Sequence[str]) -> list[Finding]:
@@ -164,10 +180,7 @@ def _demanded(
     lacking: dict[str, list[str]] = {}
     for framework in reading.frameworks:
         version = reading.config.version if framework is reading.config.framework else ""
-        for rule in all_demands():
-            older = not version and made_by_older(rule, framework)
-            if not older and not applies(rule, framework, version):
-                continue
+        for rule, older in demands_of(framework, version):
             knobs = Knobs(framework.name, version, reading.values, facts=known)
             fires = verdict(rule, knobs)
             if fires is None:
