@@ -49,12 +49,15 @@ class Drafted:
     `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
     that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
     "seq_len", "global_batch_size", "recompute"), `problems` stated values that no plan can hold.
+    `by_default` names what takes memory and is as the framework has it where nobody says so
+    ("micro_batch_size", "seq_len").
     """
 
     job: Job
     other: Job
     missing: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    by_default: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -74,6 +77,7 @@ def draft(
     models = _models(reading, model, plan, missing)
     if not models[0].is_moe and plan.ep == 1 and reading.value("etp_explicit") is None:
         plan = plan.replace(etp=1)  # frameworks let it default to tp, and do not use it
+    plan = _of_model(reading, plan, models[0])
     clusters = _clusters(reading, cluster, plan, missing)
     first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
     if _program_decides(reading) and reading.value("recompute") is None:
@@ -89,7 +93,38 @@ def draft(
         other=jobs[1] if missing else jobs[0],
         missing=tuple(missing),
         problems=tuple(problems),
+        by_default=tuple(name for name in _SIZES if _is_default(reading, name)),
     )
+
+
+_SIZES = ("micro_batch_size", "seq_len")
+
+
+def _is_default(reading: Reading, name: str) -> bool:
+    found = reading.values.get(name)
+    return found is not None and not found.settings and found.value is not None
+
+
+def lean(drafted: Drafted) -> Job:
+    """The job with the least that a sequence and a micro-batch may be where defaults stand."""
+    job = drafted.other
+    if "micro_batch_size" in drafted.by_default:
+        job = job.with_plan(job.plan.replace(micro_batch_size=1))
+    if "seq_len" in drafted.by_default:
+        short = min(job.workload.seq_len, SHORT_SEQ_LEN)
+        job = replace(job, workload=replace(job.workload, seq_len=short))
+    return job
+
+
+def _of_model(reading: Reading, plan: Plan, model: Model) -> Plan:
+    """The plan with a default number of layers, that of the framework's default model, rescaled."""
+    own, covered = reading.values.get("num_hidden_layers"), reading.values.get("recompute_layers")
+    if own is None or covered is None or covered.settings or not own.default:
+        return plan
+    if not isinstance(own.value, int) or own.value < 1 or not plan.recompute_layers:
+        return plan
+    layers = plan.recompute_layers * model.num_hidden_layers // own.value
+    return plan.replace(recompute_layers=max(int(layers), 1))
 
 
 def _whole(reading: Reading) -> Job | None:
