@@ -169,7 +169,9 @@ _TRAINERS = frozenset(
 def give_mismatches(m: Meanings, inner: Mapping[str, Setting], facts: Mapping[str, Value]) -> None:
     """`ds_hf_mismatches`: what the JSON and the trainer state differently."""
     found = mismatches(inner, facts, m.value("num_gpus"))
-    settings = dict.fromkeys(s for _, pair in found for s in pair)
+    settings: list[Setting] = []
+    for _, pair in found:
+        settings += [s for s in pair if s not in settings]
     m.given["ds_hf_mismatches"] = Value(value=[e for e, _ in found], settings=tuple(settings))
 
 
