@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.problem import Problem
     from meshwright.frameworks.reading import Reading
+    from meshwright.frameworks.setting import Value
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
 
@@ -374,9 +375,15 @@ def _noun(kind: Any, values: Mapping[str, Any]) -> Any:
             value = tuple(sorted((str(k), str(v)) for k, v in value.items()))
         if isinstance(value, list):
             value = tuple(value)
-        if value is not None and _fits(value, str(item.type)):
+        if value is not None and _fits(value, str(item.type)) and not _is_off(found):
             stated[item.name] = value
     return kind(**stated)
+
+
+def _is_off(found: Value) -> bool:
+    """Whether a framework's default is a negative number, which means that nothing is set."""
+    number = isinstance(found.value, int) and not isinstance(found.value, bool)
+    return number and not found.settings and found.value < 0
 
 
 def _fits(value: Any, hint: str) -> bool:
