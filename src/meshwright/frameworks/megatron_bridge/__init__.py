@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.megatron_bridge.skyrl import SKYRL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,4 +79,5 @@ FRAMEWORKS = (
         aliases=("bridge", "mbridge"),
         stack="megatron-bridge-2026",
     ),
+    SKYRL,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.framework import framework as by_name
@@ -13,14 +12,14 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
 _PRECISION = ("bf16", "fp16", "fp8_format", "fp8_recipe", "fp8_param_gather", "fp4_format")
+_ADAPTERS = ("lora_rank", "lora_all_linear")
 _NAMES = {"fp8_format": "fp8", "fp4_format": "fp4"}
 
 
 def express(job: Job, version: str) -> Expressed:
     """The settings that state a job; `version` "" is the newest."""
-    said = express_as(by_name("megatron-bridge"), job, version, translate=translated)
-    lost = {n: why for n, why in said.lost.items() if n not in ("lora_rank", "lora_all_linear")}
-    return replace(said, lost=lost)
+    own = by_name("megatron-bridge")
+    return express_as(own, job, version, translate=translated, said_otherwise=_ADAPTERS)
 
 
 def translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any]]:

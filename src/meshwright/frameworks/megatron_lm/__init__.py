@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.megatron_lm.slime import SLIME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,4 +80,5 @@ FRAMEWORKS = (
         aliases=("megatron", "megatron-core", "mcore", "megatronlm"),
         stack="megatron",
     ),
+    SLIME,
 )

@@ -13,7 +13,7 @@ from meshwright.frameworks.megatron_lm.spelling import lost_of, spelled, unplace
 from meshwright.frameworks.megatron_lm.wording import environment, wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from meshwright.frameworks.framework import Framework
     from meshwright.plan.job import Job
@@ -30,14 +30,23 @@ def express(job: Job, version: str) -> Expressed:
 
 
 def express_as(
-    framework: Framework, job: Job, version: str, *, translate: Translation | None = None
+    framework: Framework,
+    job: Job,
+    version: str,
+    *,
+    translate: Translation | None = None,
+    said_otherwise: Collection[str] = (),
+    runs: Collection[str] = (),
 ) -> Expressed:
     """A job by a framework's own table.
 
-    `translate` takes raw values and returns those that the table spells, and settings by name.
+    `translate` takes raw values and returns those that the table spells, and settings by name;
+    `said_otherwise` are variables that those settings say although reading them back does not,
+    `runs` what this framework runs although Megatron itself would refuse.
     """
     since = _LAYOUTS_SINCE.get(framework.name, (0,))
     said = wording(job, layouts=not version or release(version)[:2] >= since)
+    refused = {name: why for name, why in said.refused.items() if name not in runs}
     raw = _with_positions(said.values)
     also: dict[str, Any] = {}
     if translate is not None:
@@ -51,11 +60,10 @@ def express_as(
 
     def lost() -> dict[str, str]:
         found = {**said.lost, **lost_of(framework, version, settings, job, reasons=reasons)}
-        return {name: why for name, why in found.items() if name not in said.refused}
+        away = {*refused, *said_otherwise}
+        return {name: why for name, why in found.items() if name not in away}
 
-    return Expressed(
-        settings=settings, launch=launch(job), lost=Deferred(lost), refused=dict(said.refused)
-    )
+    return Expressed(settings=settings, launch=launch(job), lost=Deferred(lost), refused=refused)
 
 
 def _with_positions(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Source: swift/megatron/arguments/megatron_args.py at 4.5.2.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.framework import framework as by_name
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
 _LORA_RANK = 8
 _HALVES = {"float16": "fp16", "bfloat16": "bf16", "fp16": "fp16", "bf16": "bf16"}
+_NAMED = ("lora_rank", "lora_all_linear", "model", "padded_vocab_size")
 _SHAPE = frozenset(
     {
         *("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size"),
@@ -86,10 +86,8 @@ def _data(m: Meanings) -> None:
 
 def express(job: Job, version: str) -> Expressed:
     """The arguments that state a job; the model is named, not spelled out."""
-    said = express_as(by_name("ms-swift-megatron"), job, version, translate=translated)
-    away = {"lora_rank", "lora_all_linear", "model", "padded_vocab_size"}
-    lost = {name: why for name, why in said.lost.items() if name not in away}
-    return replace(said, lost=lost)
+    own = by_name("ms-swift-megatron")
+    return express_as(own, job, version, translate=translated, said_otherwise=_NAMED)
 
 
 def translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
