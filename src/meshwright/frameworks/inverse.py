@@ -194,7 +194,13 @@ def _is_idle(name: str, plan: Plan) -> bool:
     return test is not None and bool(test(plan))
 
 
+def idle_fields(plan: Plan) -> frozenset[str]:
+    """Fields that make no difference to a plan, whatever they are."""
+    row = plan.row(0)
+    return frozenset(name for name in _IDLE if _is_idle(name, row))
+
+
 def without_idle(plan: Plan) -> Plan:
     """A plan in which every field that makes no difference has its default."""
     row = plan.row(0)
-    return replace(row, **{name: FIELDS[name] for name in _IDLE if _is_idle(name, row)})
+    return replace(row, **{name: FIELDS[name] for name in idle_fields(row)})

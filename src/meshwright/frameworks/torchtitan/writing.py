@@ -14,6 +14,7 @@ from meshwright.frameworks.torchtitan.meaning import layers_by_stage
 from meshwright.frameworks.torchtitan.recipe import written_recipe
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, Schedule
+from meshwright.plan.stages import chunk_layers
 from meshwright.plan.words import word
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def _pipeline(job: Job, plan: Plan, *, modern: bool) -> dict[str, Any]:
     if schedule is None:
         return settings
     settings[p + "schedule"] = schedule
-    chunks = _chunks(job, plan)
+    chunks = list(chunk_layers(job.model, plan))
     each = len(chunks) // int(plan.pp)
     ends = (int(plan.embedding_in_split), int(plan.loss_in_split))
     layers = job.model.num_hidden_layers
@@ -241,31 +242,6 @@ def _pipeline(job: Job, plan: Plan, *, modern: bool) -> dict[str, Any]:
         chunks, head="lm_head" if modern else "output"
     )
     return settings
-
-
-def _chunks(job: Job, plan: Plan) -> list[int]:
-    """Layers of every chunk of the model, in its order."""
-    from meshwright.plan.stages import num_chunks
-
-    if plan.layout is not None:
-        return [int(n) for n in plan.layout]
-    count = int(num_chunks(plan))
-    layers, pp = job.model.num_hidden_layers, int(plan.pp)
-    first, last = int(plan.first_stage_layers), int(plan.last_stage_layers)
-    if not first and not last:
-        ends = (int(plan.embedding_in_split), int(plan.loss_in_split))
-        return layers_by_stage(layers, count, *ends) or _even(layers, count)
-    per_rank = [first or 0, *[0] * (pp - 2), last or 0]
-    middle = [i for i, n in enumerate(per_rank) if n == 0]
-    rest = _even(layers - first - last, len(middle))
-    for rank, n in zip(middle, rest, strict=True):
-        per_rank[rank] = n
-    each = count // pp
-    return [_even(per_rank[i % pp], each)[i // pp] for i in range(count)]
-
-
-def _even(layers: int, parts: int) -> list[int]:
-    return [layers // parts + (i < layers % parts) for i in range(parts)] if parts else []
 
 
 def _modules(chunks: list[int], *, head: str) -> list[list[str]]:

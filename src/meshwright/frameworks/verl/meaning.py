@@ -111,9 +111,9 @@ def _names(m: Meanings) -> Names:
 
 def _runs_megatron(m: Meanings, names: Names) -> bool:
     """Whether Megatron is below: asked for, or configured."""
-    strategy = m.config.stated(names.strategy)
-    if isinstance(strategy, str):
-        return strategy.lower() == "megatron"
+    for name in (names.strategy, "engine", "model_engine"):
+        if isinstance(strategy := m.config.stated(name), str):
+            return strategy.lower() == "megatron"
     asked = f"{m.config.stated('config_name')} {' '.join(m.config.programs)}"
     if any(word in asked for word in MEGATRON_WORDS):
         return True
@@ -176,8 +176,6 @@ def _megatron(m: Meanings, names: Names) -> None:
     if _world(m):
         others = m.count("tp") * m.count("pp") * m.count("cp")
         m.follow("dp", max((_world(m) or 1) // others, 1), "gpus_per_node", "num_nodes")
-    if m.value("recompute_modules") is not None:
-        m.follow("recompute_modules", _modules(m), "recompute_modules")
 
 
 _MODULES = {
@@ -211,7 +209,8 @@ def _fsdp(m: Meanings, names: Names) -> None:
     width = 2 if "16" in str(m.field(names.fsdp + "model_dtype") or "fp32") else 4
     for variable in ("param_bytes", "grad_bytes", "optimizer_state_bytes"):
         m.give(variable, width, names.fsdp + "model_dtype")
-    m.give("reduce_bytes", 4)
+    wire = names.fsdp + "mixed_precision.reduce_dtype"
+    m.give("reduce_bytes", 2 if "16" in str(m.config.stated(wire)) else 4, wire)
     m.give("master_weights", False)
     policy = names.fsdp + "offload_policy"
     offloads = bool(m.field(policy))
@@ -257,6 +256,8 @@ def _common(m: Meanings, names: Names) -> None:
     rank = m.field(names.lora)
     m.give("lora_rank", rank if isinstance(rank, int) else 0, names.lora)
     m.give("masked_loss", True)
+    if m.value("recompute_modules") is not None:
+        m.follow("recompute_modules", _modules(m), "recompute_modules")
     offload = names.fsdp + "optimizer_offload"
     m.give("optimizer_offload", bool(m.field(offload)), offload)
     interval = m.value("checkpoint_interval_steps")
