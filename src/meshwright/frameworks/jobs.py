@@ -380,8 +380,10 @@ def _noun(kind: Any, values: Mapping[str, Any]) -> Any:
     return kind(**stated)
 
 
-def _is_off(found: Value) -> bool:
+def _is_off(found: Value | None) -> bool:
     """Whether a framework's default is a negative number, which means that nothing is set."""
+    if found is None:
+        return False
     number = isinstance(found.value, int) and not isinstance(found.value, bool)
     return number and not found.settings and found.value < 0
 

@@ -41,6 +41,7 @@ SPARE_SHARE = 0.5  # of the device, for the states of a whole replica
 MANY_RANKS = 64
 LONG_STALL_S = 30.0
 STALL_SHARE = 0.02  # of the time between two checkpoints
+USUAL_INTERVAL_S = 4 * 3600.0
 USUAL_WRITE_BYTES_PER_S = 2e9  # what one node's client reaches on a shared file system
 SLOW_NETWORK_BYTES_PER_S = 12.5e9  # a node's 100 Gb/s
 _ZERO = "ZeRO (arXiv 1910.02054) section 7"
@@ -477,16 +478,16 @@ def saving_is_asynchronous(job: Job) -> Mask:
     """
     if job.workload.loading.checkpoint_async is not False:
         return False
-    return (_save_s(job) > LONG_STALL_S) & (_save_s(job) > STALL_SHARE * _between_s(job))
+    return _save_s(job) > np.maximum(LONG_STALL_S, STALL_SHARE * _between_s(job))
 
 
 def _between_s(job: Job) -> Any:
-    """Seconds between two checkpoints, 0 where the interval is not stated."""
+    """Seconds between two checkpoints, some hours where the interval is not stated."""
     loading = job.workload.loading
     if loading.checkpoint_interval_s is not None:
         return loading.checkpoint_interval_s
     if loading.checkpoint_interval_steps is None:
-        return 0.0
+        return USUAL_INTERVAL_S
     return loading.checkpoint_interval_steps * step_time_s(job)
 
 
