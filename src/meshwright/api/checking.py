@@ -27,7 +27,8 @@ GIB = 2**30
 class Given:
     """What the user states beside the files: model, hardware, framework, single variables.
 
-    Without `edits` findings tell their fix and do not carry it out, which is quicker.
+    Without `edits` findings tell their fix and do not carry it out, which is quicker. `texts` count
+    instead of the contents of files, by name.
     """
 
     model: str | Path | Model | None = None
@@ -37,6 +38,7 @@ class Given:
     version: str = ""
     sets: Mapping[str, Any] = field(default_factory=dict)
     edits: bool = True
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_files(
@@ -51,6 +53,7 @@ def check_files(
     compare: bool = True,
     edits: bool = True,
     only_recognized: bool = False,
+    texts: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """What is wrong with configurations of any framework.
@@ -59,10 +62,9 @@ def check_files(
     variables by name (`show names` lists them). Without `edits` findings do not carry out their
     fixes, without `compare` no better plan is looked for; both are quicker. With `only_recognized`
     files that belong to no known framework are skipped, each file is read for itself, and one that
-    cannot be read is skipped too; otherwise files that belong together are read as one.
+    cannot be read is skipped too; otherwise files that belong together are read as one. `texts`
+    count instead of the contents of files, by name.
     """
-    from meshwright.frameworks.read import read_files
-
     given = Given(
         model=model,
         gpus=gpus,
@@ -71,10 +73,11 @@ def check_files(
         version=version,
         sets=sets or {},
         edits=edits,
+        texts=texts or {},
     )
     if not only_recognized:
         try:
-            readings = read_files(paths, framework=framework, version=version)
+            readings = _read(paths, given)
         except InvalidInput as error:
             return _one_by_one(paths, given, compare=compare, error=error)
         return Report(files=tuple(_checked(r, given, compare=compare) for r in readings))
@@ -105,12 +108,18 @@ def check_text(
     return _checked(reading, given, compare=compare)
 
 
+def _read(paths: Sequence[str | Path], given: Given) -> list[Reading]:
+    from meshwright.frameworks.read import read_files
+
+    return read_files(paths, framework=given.framework, version=given.version, texts=given.texts)
+
+
 def _recognized(path: str | Path, given: Given, *, compare: bool) -> Checked | None:
     """One file of a folder, None if it is no configuration of a known framework."""
-    from meshwright.frameworks.read import GENERIC, read_files
+    from meshwright.frameworks.read import GENERIC
 
     try:
-        (reading,) = read_files([path], framework=given.framework, version=given.version)
+        (reading,) = _read([path], given)
     except InvalidInput:
         return None
     if reading.config.framework.name == GENERIC:
@@ -122,14 +131,12 @@ def _one_by_one(
     paths: Sequence[str | Path], given: Given, *, compare: bool, error: InvalidInput
 ) -> Report:
     """The files that can be read, and why the others cannot."""
-    from meshwright.frameworks.read import read_files
-
     if len(paths) == 1:
         return Report(files=(_unreadable(str(paths[0]), error),))
     files: list[Checked] = []
     for path in paths:
         try:
-            (reading,) = read_files([path], framework=given.framework, version=given.version)
+            (reading,) = _read([path], given)
             files.append(_checked(reading, given, compare=compare))
         except InvalidInput as refused:
             files.append(_unreadable(str(path), refused))

@@ -16,7 +16,7 @@ from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source
 from meshwright.frameworks.text import parse_source, syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.base.finding import Finding
 
@@ -26,19 +26,28 @@ GENERIC = "generic"
 
 
 def read_files(
-    paths: Sequence[str | Path], *, framework: str = "", version: str = ""
+    paths: Sequence[str | Path],
+    *,
+    framework: str = "",
+    version: str = "",
+    texts: Mapping[str, str] | None = None,
 ) -> list[Reading]:
     """The readings of files, those that belong together as one.
 
     A file that another one refers to, or that a framework is known to run with, becomes a part of
-    it. Raises InvalidInput for a file that cannot be read.
+    it. `texts` has what counts instead of the content of a file, by name. Raises InvalidInput for a
+    file that cannot be read.
     """
-    parsed = [parse_source(source_of(path)) for path in paths]
+    parsed = [parse_source(source_of(path, texts)) for path in paths]
     chosen = [recognized(p, framework) for p in parsed]
     roots, parts = _grouped(parsed, chosen)
     return [
         read_parsed(
-            parsed[i], chosen[i], version=version, beside=[(parsed[j], chosen[j]) for j in parts[i]]
+            parsed[i],
+            chosen[i],
+            version=version,
+            beside=[(parsed[j], chosen[j]) for j in parts[i]],
+            texts=texts,
         )
         for i in roots
     ]
@@ -51,9 +60,10 @@ def read_text(text: str, *, file: str = "", framework: str = "", version: str = 
     return read_parsed(parsed, recognized(parsed, framework), version=version)
 
 
-def source_of(path: str | Path) -> Source:
-    """The text of a file and its syntax."""
-    text = read_file_text(path)
+def source_of(path: str | Path, texts: Mapping[str, str] | None = None) -> Source:
+    """The text of a file, or the one that counts instead, and its syntax."""
+    given = texts.get(str(path)) if texts else None
+    text = read_file_text(path) if given is None else given
     return Source(file=str(path), text=text, syntax=syntax_of(str(path), text))
 
 
@@ -78,12 +88,13 @@ def read_parsed(
     version: str = "",
     beside: Iterable[tuple[Parsed, Framework]] = (),
     depth: int = 0,
+    texts: Mapping[str, str] | None = None,
 ) -> Reading:
     """The reading of a parsed source, with the sources that stand beside it as parts."""
     if not version and framework.version_of is not None:
         version = framework.version_of(parsed)
-    parts = [read_parsed(p, f, depth=depth + 1) for p, f in beside]
-    followed, missing = _followed(parsed, depth)
+    parts = [read_parsed(p, f, depth=depth + 1, texts=texts) for p, f in beside]
+    followed, missing = _followed(parsed, depth, texts)
     config, left = resolve(parsed, framework, version)
     inner, unknown = _companions(parsed, framework, left)
     config = replace(
@@ -160,7 +171,9 @@ def _companions(
     return readings, list(left)
 
 
-def _followed(parsed: Parsed, depth: int) -> tuple[list[Reading], list[Finding]]:
+def _followed(
+    parsed: Parsed, depth: int, texts: Mapping[str, str] | None
+) -> tuple[list[Reading], list[Finding]]:
     """The readings of files that a source refers to, and a note for each that is not there."""
     readings: list[Reading] = []
     missing: list[Finding] = []
@@ -169,8 +182,8 @@ def _followed(parsed: Parsed, depth: int) -> tuple[list[Reading], list[Finding]]
         if path is None:
             missing.append(complaints.missing_file(reference))
             continue
-        inner = parse_source(source_of(path))
-        readings.append(read_parsed(inner, recognized(inner), depth=depth + 1))
+        inner = parse_source(source_of(path, texts))
+        readings.append(read_parsed(inner, recognized(inner), depth=depth + 1, texts=texts))
     return readings, missing
 
 
