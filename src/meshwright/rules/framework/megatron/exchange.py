@@ -102,7 +102,7 @@ def recomputed_tokens_are_sent_again(k: Knobs) -> bool:
     """
     if not k.overlap_ep:
         return False
-    layered = k.get("recompute_method") or k.get("recompute_num_layers")
+    layered = k.get("recompute_method") or k.is_stated("recompute_num_layers")
     return bool(k.recompute == "full" or layered or "moe" in (k.get("recompute_modules") or ()))
 
 

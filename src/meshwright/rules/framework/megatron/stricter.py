@@ -206,7 +206,8 @@ def selective_recompute_counts_layers(k: Knobs) -> bool:
         --recompute-num-layers 1
     Passes: megatron-lm 0.19: --recompute-granularity selective
     """
-    counted = k.get("recompute_method") is not None or k.get("recompute_num_layers") is not None
+    options = ("recompute_method", "recompute_num_layers")
+    counted = any(k.is_stated(name) and k.get(name) is not None for name in options)
     return bool(k.recompute == "selective" and counted)
 
 

@@ -330,6 +330,8 @@ def linear_heads_are_cut(k: Knobs) -> bool:
     Passes: megatron-lm 0.19: --linear-num-key-heads 16 --linear-num-value-heads 32
         --tensor-model-parallel-size 4 --context-parallel-size 4
     """
+    if not (k.get("linear_attention") or k.is_stated("linear_num_key_heads")):
+        return False
     ways = degree(k, "tp") * degree(k, "cp")
     return bool(k.linear_num_key_heads % ways or k.linear_num_value_heads % ways)
 
