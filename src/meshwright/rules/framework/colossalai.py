@@ -172,29 +172,3 @@ def _(k: Knobs) -> str:
 @export_has_the_vocabulary_it_says.fix
 def _(k: Knobs) -> Mapping[str, Any]:
     return {"vocab_size": _padded(k)}
-
-
-@demand(
-    "MOD113",
-    "Layers not divisible by the chunks of an interleaved pipeline (ColossalAI)",
-    severity=Severity.ERROR,
-    section="5.1",
-    scope="colossalai",
-    source="ColossalAI colossalai/pipeline/stage_manager.py distribute_layers (4f9953be)",
-    consequence="AssertionError: the layers must divide over stages and model chunks",
-    confidence="read",
-    says="{num_hidden_layers} layers over pp {pp} in {num_model_chunks} chunks a rank",
-)
-def chunks_have_equal_layers(k: Knobs) -> bool:
-    """Interleaved chunks are cut evenly; plain 1F1B splits what is left over by itself.
-
-    Fails: knobs(framework="colossalai 0.4", pp_style="interleaved", num_model_chunks=2, pp=4,
-        num_hidden_layers=30)
-    Passes: knobs(framework="colossalai 0.4", pp_style="interleaved", num_model_chunks=2, pp=4,
-        num_hidden_layers=32)
-    Passes: knobs(framework="colossalai 0.4", pp_style="1f1b", num_model_chunks=1, pp=4,
-        num_hidden_layers=30)
-    """
-    if _degree(k, "pp") == 1 or k.get("pp_style", "1f1b") != "interleaved":
-        return False
-    return bool(k.num_hidden_layers % (k.pp * _degree(k, "num_model_chunks")))
