@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 
 from meshwright.base.errors import InvalidInput
-from meshwright.frameworks.setting import Source
+from meshwright.frameworks.setting import UNKNOWN, Source
 from meshwright.frameworks.text import parse_source, syntax_of
 
 TEXTS = {
@@ -102,3 +105,46 @@ def test_tags_are_refused():
 )
 def test_the_syntax_is_told_by_its_look(text, syntax):
     assert syntax_of("-", text) == syntax
+
+
+def test_a_key_that_stands_twice_is_told_and_the_last_counts():
+    text = "a: 1\nb: {c: 1}\nb:\n  d: 2\na: 3\n"
+    result = parse_source(Source(file="f.yaml", text=text, syntax="yaml"))
+    assert {s.name: s.value for s in result.settings} == {"a": 3, "b.d": 2}
+    assert [f.key for f in result.findings] == ["b", "a"]
+    (where,) = [s.where for s in result.settings if s.name == "a"]
+    assert text[where.start - 3 : where.end] == "a: 3"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("${t.n}", 4),
+        ("${.k}", 7),
+        ("${..t.n}", 4),
+        ("${oc.select:t.n,9}", 4),
+        ("${oc.select:t.q,9}", 9),
+        ("${oc.env:X,true}", True),
+        ("${t.q}", UNKNOWN),
+        ("${multiply:2,3}", UNKNOWN),
+        ("${t}", UNKNOWN),
+        ("${m.v}", UNKNOWN),
+        ("a/${t.n}", "a/${t.n}"),
+    ],
+)
+def test_values_that_name_others(value, expected):
+    text = f"t: {{n: 4}}\nm:\n  k: 7\n  v: {value}\n"
+    result = parse_source(Source(file="f.yaml", text=text, syntax="yaml"))
+    assert {s.name: s.value for s in result.settings}["m.v"] == expected
+    assert len(result.findings) == (expected is UNKNOWN)
+
+
+def test_a_large_document_takes_linear_time():
+    def seconds(count):
+        text = json.dumps({str(i): {"a": i, "b": [i]} for i in range(count)})
+        start = time.process_time()
+        parse_source(Source(file="f.json", text=text, syntax="json"))
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(8000) < 30 * seconds(1000) + 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -26,8 +27,21 @@ def parse_yaml(text: str, file: str = "") -> Document:
     return _mended(text, file, lambda composer: composer.document())
 
 
-def parse_first_yaml(text: str, file: str = "") -> tuple[Document, int]:
-    """The first document that is a mapping, or else the first; and how many others there are."""
+@dataclass(frozen=True, slots=True)
+class FirstYaml:
+    """One document of a YAML text as its users' loaders take it.
+
+    `others` counts the documents beside it. `repeated` are the keys that stand twice, of which the
+    last counts.
+    """
+
+    document: Document
+    others: int
+    repeated: tuple[Key, ...]
+
+
+def parse_first_yaml(text: str, file: str = "") -> FirstYaml:
+    """The first document that is a mapping, or else the first; a key may stand twice."""
     return _mended(text, file, lambda composer: composer.first_mapping())
 
 
@@ -58,18 +72,22 @@ class _Composer:
         self.spans: dict[Key, Stretch] = {}
         self.key_spans: dict[Key, Stretch] = {}
         self.count = 0
+        self.may_repeat = False
+        self.repeated: list[Key] = []
 
     def document(self) -> Document:
         return self.located(self.loader.get_single_node())
 
-    def first_mapping(self) -> tuple[Document, int]:
+    def first_mapping(self) -> FirstYaml:
+        self.may_repeat = True
         nodes: list[yaml.Node] = []
         while self.loader.check_node():
             if (node := self.loader.get_node()) is not None:
                 nodes.append(node)
         mappings = [node for node in nodes if isinstance(node, yaml.MappingNode)]
         chosen = next(iter(mappings or nodes), None)
-        return self.located(chosen), max(len(nodes) - 1, 0)
+        document = self.located(chosen)
+        return FirstYaml(document, max(len(nodes) - 1, 0), tuple(self.repeated))
 
     def located(self, node: yaml.Node | None) -> Document:
         data = {} if node is None else self.value(node, ())
@@ -102,11 +120,20 @@ class _Composer:
                 continue
             name = self.scalar(name_node)
             if name in own:
-                raise self.refuse(name_node, f"key {name!r} stands twice")
+                self.repeat(name_node, (*key, name))
             self.places[(*key, name)] = _place(name_node)
             self.key_spans[(*key, name)] = self.stretch(name_node)
             own[name] = self.value(value_node, (*key, name))
         return merged | own
+
+    def repeat(self, node: yaml.Node, key: Key) -> None:
+        """A key that stands twice: refused, or noted with what its first value held forgotten."""
+        if not self.may_repeat:
+            raise self.refuse(node, f"key {key[-1]!r} stands twice")
+        self.repeated.append(key)
+        for places in (self.places, self.spans, self.key_spans):
+            for below in [k for k in places if k[: len(key)] == key]:
+                del places[below]
 
     def merged(self, node: yaml.Node, key: Key) -> dict[Any, Any]:
         """What `<<` brings in: one mapping, or several of which the first wins."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.locate.document import Document, dotted
-from meshwright.frameworks.setting import Parsed, Setting, Span
+from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Span
+from meshwright.frameworks.text.omegaconf import resolved
 from meshwright.frameworks.text.references import references_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from meshwright.base.locate import Key
     from meshwright.frameworks.setting import Source
@@ -23,11 +24,12 @@ _LINE_REST = re.compile(r"[ \t]*,?[ \t]*(?:(?:#|//)[^\n]*)?(?:\r?\n|$)")
 
 def parse_tree(source: Source) -> Parsed:
     """The leaves of a document by dotted name; lists of plain values are leaves."""
-    document, others = _documents(source)
-    settings = tuple(_setting(source, document, key) for key in _leaves(document.data))
-    findings = [] if isinstance(document.data, dict) else [_no_mapping(source)]
-    if others:
-        findings.append(_more_documents(source, others))
+    document, findings = _documents(source)
+    if not isinstance(document.data, dict):
+        findings = [*findings, _no_mapping(source)]
+    read = _Tree(source, document)
+    settings = tuple(read.setting(key, before) for key, before in _leaves(document.data))
+    findings = [*findings, *read.findings]
     return Parsed(
         source=source,
         settings=settings,
@@ -41,75 +43,105 @@ def document_of(source: Source) -> Document:
     return _documents(source)[0]
 
 
-def _documents(source: Source) -> tuple[Document, int]:
-    """The document of a source, and how many others its file holds."""
+def _documents(source: Source) -> tuple[Document, list[Finding]]:
+    """The document of a source, and what to say of the rest of its file."""
     if source.syntax == "json":
         from meshwright.base.locate.json import parse_json
 
-        return parse_json(source.text, source.file, lenient=True), 0
+        return parse_json(source.text, source.file, lenient=True), []
     if source.syntax == "toml":
         from meshwright.base.locate.toml import parse_toml
 
-        return parse_toml(source.text, source.file), 0
+        return parse_toml(source.text, source.file), []
     from meshwright.base.locate.yaml import parse_first_yaml
 
-    return parse_first_yaml(source.text, source.file)
-
-
-def _leaves(node: Any, key: Key = ()) -> Iterator[Key]:
-    """The key paths of plain values, of lists of them, and of empty tables."""
-    if isinstance(node, dict) and node:
-        for name, item in node.items():
-            yield from _leaves(item, (*key, name))
-    elif isinstance(node, list) and any(isinstance(item, dict) for item in node):
-        for index, item in enumerate(node):
-            yield from _leaves(item, (*key, index))
-    elif key:
-        yield key
-
-
-def _setting(source: Source, document: Document, key: Key) -> Setting:
-    name = dotted(key)
-    where = Span(*document.spans.get(key, (0, 0)))
-    own = document.key_spans.get(key)
-    return Setting(
-        name=name,
-        spelled=name,
-        value=document.value(key),
-        source=source,
-        key=where if own is None else Span(*own),
-        where=where,
-        whole=_whole(source, document, key, where if own is None else Span(*own), where),
+    first = parse_first_yaml(source.text, source.file)
+    findings = [_twice(first.document, key) for key in first.repeated]
+    return first.document, findings + (
+        [_more_documents(source, first.others)] if first.others else []
     )
 
 
-def _whole(source: Source, document: Document, key: Key, name: Span, where: Span) -> Span:
-    """What must go when an entry goes: its lines where they are its own, else one comma with it.
+def _leaves(node: Any, key: Key = (), before: Key = ()) -> Iterator[tuple[Key, Key]]:
+    """The key paths of plain values, of lists of them, and of empty tables, each with the path of
+    the entry before it in its table."""
+    inner: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(node, dict):
+        inner = node.items()
+    elif isinstance(node, list) and any(isinstance(item, dict) for item in node):
+        inner = enumerate(node)
+    previous: Key = ()
+    for name, item in inner:
+        yield from _leaves(item, (*key, name), previous)
+        previous = (*key, name)
+    if key and not previous:
+        yield key, before
 
-    Empty, at the key, where cutting would break the text: the value stands elsewhere (an alias) or
-    shares its first line with the dash of a list.
-    """
-    text = source.text
-    nothing = Span(name.start, name.start)
-    if where.start < name.end:  # an item of a list, or a value from elsewhere
-        return nothing
-    line = text.rfind("\n", 0, name.start) + 1
-    alone = not text[line : name.start].strip()
-    rest = _LINE_REST.match(text, where.end)
-    if not _is_flow(text, document.spans.get(key[:-1])):
-        return Span(line, rest.end()) if alone and rest else nothing
-    after = _behind_blanks(text, where.end)
-    if text.startswith(",", after):
-        own_line = alone and rest is not None
-        return (
-            Span(line, rest.end())
-            if own_line and rest
-            else Span(name.start, _behind_blanks(text, after + 1))
+
+class _Tree:
+    """A document on its way to settings; `findings` collects what cannot be resolved."""
+
+    def __init__(self, source: Source, document: Document) -> None:
+        self.source = source
+        self.document = document
+        self.findings: list[Finding] = []
+
+    def setting(self, key: Key, before: Key) -> Setting:
+        """The setting at a key path; `before` is the entry before it in its table."""
+        name = dotted(key)
+        where = Span(*self.document.spans.get(key, (0, 0)))
+        own = self.document.key_spans.get(key)
+        place = where if own is None else Span(*own)
+        return Setting(
+            name=name,
+            spelled=name,
+            value=self.value(key),
+            source=self.source,
+            key=place,
+            where=where,
+            whole=self.whole(key, before, place, where),
         )
-    comma = _comma_before(text, document, key)
-    if comma is not None and not text[comma + 1 : name.start].strip():
-        return Span(comma, where.end)
-    return Span(name.start, where.end)
+
+    def value(self, key: Key) -> Any:
+        """The value at a key path; of `${other.key}` the value there."""
+        value = self.document.value(key)
+        if self.source.syntax != "yaml" or not isinstance(value, str) or "${" not in value:
+            return value
+        found = resolved(self.document, key, value)
+        if found is UNKNOWN:
+            self.findings.append(_unresolved(self.document, key, value))
+        return found
+
+    def whole(self, key: Key, before: Key, name: Span, where: Span) -> Span:
+        """What must go when an entry goes: its lines where they are its own, or a comma with it.
+
+        Empty, at the key, where cutting would break the text: the value stands elsewhere (an
+        alias) or shares its first line with the dash of a list.
+        """
+        text = self.source.text
+        nothing = Span(name.start, name.start)
+        if where.start < name.end:  # an item of a list, or a value from elsewhere
+            return nothing
+        line = text.rfind("\n", 0, name.start) + 1
+        alone = not text[line : name.start].strip()
+        rest = _LINE_REST.match(text, where.end)
+        own_line = Span(line, rest.end()) if alone and rest else nothing
+        if not _is_flow(text, self.document.spans.get(key[:-1])):
+            return own_line
+        after = _behind_blanks(text, where.end)
+        if text.startswith(",", after):
+            inline = Span(name.start, _behind_blanks(text, after + 1))
+            return inline if own_line == nothing else own_line
+        comma = self.comma_behind(before)
+        if comma is not None and not text[comma + 1 : name.start].strip():
+            return Span(comma, where.end)
+        return Span(name.start, where.end)
+
+    def comma_behind(self, key: Key) -> int | None:
+        """The comma behind an entry, None where there is none."""
+        span = self.document.spans.get(key) if key else None
+        at = _behind_blanks(self.source.text, span[1]) if span else -1
+        return at if span and self.source.text.startswith(",", at) else None
 
 
 def _is_flow(text: str, parent: tuple[int, int] | None) -> bool:
@@ -122,15 +154,17 @@ def _behind_blanks(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _comma_before(text: str, document: Document, key: Key) -> int | None:
-    """The comma between the entry before and this one; None for the first entry."""
-    siblings = list(document.value(key[:-1]) or ())
-    position = siblings.index(key[-1]) if key[-1] in siblings else 0
-    before = document.spans.get((*key[:-1], siblings[position - 1])) if position else None
-    if before is None:
-        return None
-    at = _behind_blanks(text, before[1])
-    return at if text.startswith(",", at) else None
+def _unresolved(document: Document, key: Key, value: str) -> Finding:
+    reason = "names a value that this file does not hold"
+    message = f"{dotted(key)} = {value}: {reason}; it is not known"
+    return document.finding(key, message, reason=reason, severity=Severity.INFO)
+
+
+def _twice(document: Document, key: Key) -> Finding:
+    reason = "stands twice; the last counts"
+    return document.finding(
+        key, f"{dotted(key)} {reason}", reason=reason, hint="keep one", severity=Severity.WARNING
+    )
 
 
 def _no_mapping(source: Source) -> Finding:

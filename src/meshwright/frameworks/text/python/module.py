@@ -104,7 +104,8 @@ class _Module:
     def recipes(self) -> list[str]:
         """Functions whose result is a configuration and no mere part of another's."""
         found = [name for name in self.functions if self.of_function(name)]
-        return [name for name in found if name not in self.builder.parts]
+        whole = [name for name in found if name not in self.builder.parts]
+        return [name for name in whole if not name.startswith("_")] or whole
 
     def main_recipe(self, candidates: Sequence[str]) -> str:
         """The one recipe that no other builds on, or else the first."""

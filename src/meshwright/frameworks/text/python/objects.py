@@ -15,6 +15,21 @@ if TYPE_CHECKING:
 _MOST_ENTRIES = 50_000
 _DEEPEST = 100
 _BUILDERS = ("config", "recipe", "strategy", "trainer", "plugin", "replace", "partial", "spec")
+_OTHER = frozenset(
+    {
+        "ArgumentParser",
+        "Console",
+        "Logger",
+        "Namespace",
+        "Path",
+        "Popen",
+        "Process",
+        "Table",
+        "Thread",
+        "TypeVar",
+        "basicConfig",
+    }
+)
 _LOWER = frozenset({"fully_shard", "initialize", "parallelize", "wrap", "default_adamw", "setup"})
 
 
@@ -196,6 +211,8 @@ def makes_configuration(kind: str) -> bool:
     """Whether a call makes a configuration, by its name: a class, `dict`, or a recipe."""
     name = kind.rpartition(".")[2]
     if not name:
+        return False
+    if name in _OTHER or name.endswith(("Error", "Exception", "Warning")):
         return False
     if name == "dict" or name in _LOWER or name.strip("_")[:1].isupper():
         return True
