@@ -26,6 +26,7 @@ _RECIPES = (
 )
 _LORA_RANK = 32  # PEFT's default
 _ATTENTION_ONLY = {"linear_qkv", "linear_proj", "linear_q", "linear_k", "linear_v"}
+_RECIPE = re.compile(r"^[a-z0-9_]+_(?:pretrain|finetune|sft|peft)_(?:\w+_)?(?:config|recipe)$")
 _TAIL = re.compile(
     r"_(?:pretrain|finetune|sft|peft|low_precision|\d+gpu|bf16|fp8\w*|config|recipe).*$"
 )
@@ -92,7 +93,14 @@ def adapters(m: Meanings) -> None:
 
 
 def _model_name(m: Meanings) -> None:
-    """The model that a recipe's name begins with."""
+    """The model that a recipe's name begins with, and the GPUs that it is made for."""
     name = m.value("model_name")
+    named = [p for p in m.config.programs if _RECIPE.search(p)]
     if isinstance(name, str) and "/" not in name:
         m.follow("model_name", _TAIL.sub("", name), "model_name")
+    elif name is None and len(named) == 1:
+        m.follow("model_name", _TAIL.sub("", named[0]))
+    made_for = re.search(r"_(\d{1,5})gpu_([a-z]+\d+)", named[0]) if len(named) == 1 else None
+    if made_for and m.value("num_gpus") is None:
+        m.follow("num_gpus", int(made_for.group(1)))
+        m.follow("gpu_name", made_for.group(2))

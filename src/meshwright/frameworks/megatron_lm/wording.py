@@ -35,6 +35,20 @@ _OPTIMIZERS = {
     Optimizer.SGD_MOMENTUM: ("sgd", {}),
 }
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
+REASONS = {
+    "overlap_pp": "transfers overlap in the interleaved schedule only",
+    "offload_activations": "activations go to the host by whole layers of a stage",
+    "param_bytes": "weights have the width of the precision",
+    "grad_bytes": "gradients are accumulated in fp32 or in the width of the weights",
+    "reduce_bytes": "gradients are reduced in the width they are accumulated in",
+    "master_weights": "16-bit weights have an fp32 copy, fp32 weights have none",
+    "vocab_parallel": "embedding and head are always split over tp",
+    "loss_parallel": "the loss is always computed on split logits",
+    "recompute_modules": "a module of that kind cannot be recomputed alone",
+    "overlap_grad_reduce": "torch FSDP always overlaps",
+    "overlap_param_gather": "nothing is gathered where nothing is sharded",
+    "reshard_after_forward": "Megatron-FSDP gives parameters back after every forward pass",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +147,6 @@ def _sharding(plan: Plan, said: Wording) -> None:
         said.values["data_parallel_sharding_strategy"] = _STRATEGIES[stage]
         said.values["ckpt_format"] = "fsdp_dtensor"
         said.values["init_model_with_meta_device"] = True
-        if not plan.reshard_after_forward and stage == 3:
-            reason = "Megatron-FSDP gives parameters back after every forward pass"
-            said.lost["reshard_after_forward"] = reason
     if plan.dp_replicate > 1:
         said.values["num_distributed_optimizer_instances"] = plan.dp_replicate
 

@@ -10,7 +10,7 @@ from meshwright.frameworks.framework import Expressed
 from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.inverse import launch_of
 from meshwright.frameworks.megatron_lm.spelling import lost_of, spelled, unplaced
-from meshwright.frameworks.megatron_lm.wording import environment, wording
+from meshwright.frameworks.megatron_lm.wording import REASONS, environment, wording
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -52,11 +52,15 @@ def express_as(
     if translate is not None:
         raw, also = translate(raw, job)
     settings = spelled(framework, version, raw) | also
-    reasons = said.lost | {
-        name: f"{framework.title} {version} has no setting for it".replace("  ", " ")
-        for name in unplaced(framework, version, raw)
-        if name not in _SILENT
-    }
+    reasons = (
+        REASONS
+        | said.lost
+        | {
+            name: f"{framework.title} {version} has no setting for it".replace("  ", " ")
+            for name in unplaced(framework, version, raw)
+            if name not in _SILENT
+        }
+    )
 
     def lost() -> dict[str, str]:
         found = {**said.lost, **lost_of(framework, version, settings, job, reasons=reasons)}

@@ -56,7 +56,9 @@ def recognizes_trainer(parsed: Parsed) -> float:
     from meshwright.frameworks.megatron_lm import telling
 
     if any(p.split()[:1] == ["swift"] or "swift/cli" in p for p in parsed.programs):
-        return 0.98
+        trains = any(p.split()[-1] in ("sft", "pt", "rlhf") for p in parsed.programs)
+        megatron = any(p.split()[:1] == ["megatron"] for p in parsed.programs)
+        return 0.9 if megatron or not trains else 0.98
     spelled = telling.names(parsed)
     own, named = telling.count(spelled, _OWN), telling.count(spelled, _NAMED)
     if not named or telling.count(spelled, telling.MESH):
