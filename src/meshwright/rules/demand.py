@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
 
 PACKAGE = "meshwright.rules.framework"
-_UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ZeroDivisionError)
+_UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError)
 """What a rule raises on a configuration whose values are missing, of another type or zero."""
 
 _BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")
@@ -151,6 +151,14 @@ def message(demand_: Demand, knobs: Knobs) -> str:
         return demand_.says.format_map(_Words(knobs)) if demand_.says else demand_.title
     except _UNJUDGED:
         return demand_.title
+
+
+def suggested(demand_: Demand, knobs: Knobs) -> dict[str, Any]:
+    """The values, by variable, that repair a broken demand; none where it knows no repair."""
+    try:
+        return dict(demand_.suggest(knobs)) if demand_.suggest is not None else {}
+    except _UNJUDGED:
+        return {}
 
 
 class _Words(dict[str, str]):

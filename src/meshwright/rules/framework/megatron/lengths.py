@@ -174,7 +174,6 @@ def _(k: Knobs) -> str:
     confidence="read",
     consequence="no error: losses are reported cp times too large, and gradients are silently "
     "wrong by 1/cp",
-    says="cp {cp}: metrics are summed over data-parallel ranks that include cp",
 )
 def losses_count_context_ranks(k: Knobs) -> bool:
     """Log-probabilities are gathered over the context-parallel ranks, and then summed over them.
@@ -186,6 +185,14 @@ def losses_count_context_ranks(k: Knobs) -> bool:
     Passes: knobs(cp=1)
     """
     return bool(k.cp > 1)
+
+
+@losses_count_context_ranks.message
+def _(k: Knobs) -> str:
+    return (
+        f"cp {k.cp}: losses are summed over ranks that include cp, {float(k.cp)} times too large; "
+        f"gradients are {1 / k.cp:.2g} of what they should be"
+    )
 
 
 @demand(

@@ -104,7 +104,7 @@ def _(k: Knobs) -> str:
 @demand(
     "DAT361",
     "Optimizer states of experts listed by rank",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     section="4.3",
     scope="megatron-core>=0.15",
     source="modelscope/ms-swift#8240; cause and repair in radixark/Megatron-LM#66",

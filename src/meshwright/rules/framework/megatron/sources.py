@@ -33,7 +33,7 @@ def integer(value: Any) -> int | None:
     """A whole number from a value that may be text, as environment variables are."""
     try:
         return int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -181,8 +181,8 @@ def full_recompute_is_unfinished(k: Knobs) -> bool:
     Passes: megatron-lm 0.19: --recompute-granularity full --recompute-method uniform
         --recompute-num-layers 1
     """
-    stated = k.get("recompute_method") in ("uniform", "block")
-    return bool(k.recompute == "full" and not (stated and k.get("recompute_num_layers")))
+    finished = k.get("recompute_method") in ("uniform", "block") and k.get("recompute_num_layers")
+    return bool(k.is_stated("recompute") and k.recompute == "full" and not finished)
 
 
 @demand(
