@@ -187,7 +187,7 @@ def _(job: Job) -> str:
     severity=Severity.WARNING,
     section="7.3",
     source=f"{_FSDP}; DeepSpeed deepspeed/runtime/zero/stage_1_and_2.py (0.17)",
-    reads=("zero_stage", "dp", "cp", "tp", "pp", "micro_batch_size", "dp_replicate"),
+    reads=("zero_stage", "dp", "cp", "tp", "pp", "micro_batch_size", "dp_replicate", "lora_rank"),
     confidence="read",
 )
 def reductions_wait_for_the_last(job: Job) -> Mask:
@@ -206,7 +206,8 @@ def reductions_wait_for_the_last(job: Job) -> Mask:
     if cluster.num_nodes == 1 or node_rate > SLOW_NETWORK_BYTES_PER_S:
         return False
     spans = job.plan.dp * job.plan.cp * job.plan.tp > cluster.gpus_per_node
-    return (job.plan.zero_stage >= 2) & spans & (num_microbatches(job) > 1)
+    every = (job.plan.zero_stage >= 2) & (job.plan.lora_rank == 0)
+    return every & spans & (num_microbatches(job) > 1)
 
 
 @reductions_wait_for_the_last.message
