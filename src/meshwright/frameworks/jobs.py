@@ -177,13 +177,19 @@ def _wide(name: str, value: Any) -> Any:
     return float(value) if type(FIELDS[name]) is float and isinstance(value, int) else value
 
 
+def _replicas(reading: Reading) -> int:
+    """Copies of the sharded state, at least one."""
+    stated = reading.value("dp_replicate")
+    return max(stated, 1) if isinstance(stated, int) else 1
+
+
 def _with_replicas(reading: Reading, plan: Plan, num_gpus: int) -> Plan:
     """The plan with the data-parallel degree that is stated, or that fills the GPUs."""
     if reading.value("dp") is not None:
         return plan
-    shard, replicate = reading.value("dp_shard"), reading.value("dp_replicate")
+    shard = reading.value("dp_shard")
     if isinstance(shard, int) and shard > 0:
-        return plan.replace(dp=shard * (replicate or 1))
+        return plan.replace(dp=shard * _replicas(reading))
     return plan.replace(dp=max(num_gpus // max(plan.tp * plan.pp * plan.cp, 1), 1))
 
 
@@ -281,9 +287,9 @@ def _counts(reading: Reading, plan: Plan, missing: list[str]) -> tuple[int, int]
     experts = int(max(plan.etp * plan.ep * plan.pp, 1))
     if isinstance(dp := reading.value("dp"), int):
         return (min(dense * max(dp, 1), _MOST_GPUS),) * 2
-    shard, replicate = reading.value("dp_shard"), reading.value("dp_replicate")
+    shard = reading.value("dp_shard")
     if isinstance(shard, int) and shard > 0:
-        return (min(dense * shard * (replicate or 1), _MOST_GPUS),) * 2
+        return (min(dense * shard * _replicas(reading), _MOST_GPUS),) * 2
     smallest = min(lcm(dense, experts), _MOST_GPUS)
     batch, micro = reading.value("global_batch_size"), int(max(plan.micro_batch_size, 1))
     replicas = smallest // dense
