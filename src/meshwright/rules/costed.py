@@ -14,7 +14,7 @@ from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.model.count import parameters
 from meshwright.rules.predicted import SAFE_SHARE
-from meshwright.rules.same import Same
+from meshwright.rules.same import Alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -125,13 +125,8 @@ def _model_sizes(job: Job) -> dict[str, Figure | None]:
 
 
 @lru_cache(maxsize=8)
-def _moments_of(same: Same) -> Moments:
-    return moments(_one(same.job))
-
-
-def _one(job: Job) -> Job:
-    """The job with its plan as Python scalars."""
-    return job.with_plan(job.plan.row(0))
+def _moments_of(alike: Alike) -> Moments:
+    return moments(alike.job)
 
 
 def by_row(job: Job, judge: Callable[[Job], bool]) -> Any:
@@ -144,7 +139,7 @@ def by_row(job: Job, judge: Callable[[Job], bool]) -> Any:
 
 def moments_of(job: Job) -> Moments:
     """The job's moments, computed once for all who ask."""
-    return _moments_of(Same(job))
+    return _moments_of(Alike(job))
 
 
 def certain_moments(job: Job) -> tuple[Moment, ...]:
@@ -236,15 +231,15 @@ def least_gpus(job: Job) -> int | None:
 
 
 @lru_cache(maxsize=8)
-def _prediction(same: Same) -> Prediction:
+def _prediction(alike: Alike) -> Prediction:
     from meshwright.cost.predict import predict
 
-    return predict(_one(same.job))
+    return predict(alike.job)
 
 
 def prediction_of(job: Job) -> Prediction:
     """The job's prediction, computed once for all who ask."""
-    return _prediction(Same(job))
+    return _prediction(Alike(job))
 
 
 def step_s(job: Job) -> float:

@@ -39,6 +39,7 @@ WORTH_CHANGING = 1.1  # times as fast
 MANY_MICROBATCHES = 8
 SPARE_SHARE = 0.5  # of the device, for the states of a whole replica
 MANY_RANKS = 64
+SMALL_MICRO_BATCH = 8192  # tokens: kernels of larger ones outlast their launches
 LONG_STALL_S = 30.0
 STALL_SHARE = 0.02  # of the time between two checkpoints
 USUAL_INTERVAL_S = 4 * 3600.0
@@ -308,9 +309,11 @@ def _(job: Job) -> str:
 _COMMUNICATION = tuple(f"communication.{axis}" for axis in ("tp", "cp", "ep", "pp", "dp", "fsdp"))
 
 
-def _dominates(job: Job, name: str, share: float = LARGE_SHARE) -> Any:
-    """Where one cause takes more than a share of the step."""
-    return by_row(job, lambda one: _share(one, name) > share)
+def _where(condition: Any, job: Job, name: str, *, share: float = LARGE_SHARE) -> Any:
+    """Where a condition holds and one cause takes more than a share of the step."""
+    if not np.any(condition):
+        return condition
+    return condition & by_row(job, lambda one: _share(one, name) > share)
 
 
 @rule(
@@ -331,8 +334,7 @@ def reduction_is_hidden(job: Job) -> Mask:
     Fails: plan(dp=64, global_batch_size=64, net_bytes_per_s=3e8)
     Passes: plan(dp=64)
     """
-    replicated = job.plan.dp * job.plan.cp > 1
-    return _dominates(job, "communication.dp") & replicated
+    return _where(job.plan.dp * job.plan.cp > 1, job, "communication.dp")
 
 
 @reduction_is_hidden.message
@@ -362,7 +364,7 @@ def tensor_collectives_are_small(job: Job) -> Mask:
     Fails: plan(tp=16, nodes=2)
     Passes: plan(model="llama-3-70b", tp=4, pp=2)
     """
-    return _dominates(job, "communication.tp", 2 * LARGE_SHARE) & (job.plan.tp > 1)
+    return _where(job.plan.tp > 1, job, "communication.tp", share=2 * LARGE_SHARE)
 
 
 @tensor_collectives_are_small.message
@@ -390,7 +392,7 @@ def dispatch_is_hidden(job: Job) -> Mask:
     Fails: plan(model="qwen3-30b-a3b", ep=64, net_bytes_per_s=1e10)
     Passes: plan(model="qwen3-30b-a3b", ep=1, zero_stage=3)
     """
-    return _dominates(job, "communication.ep", 2 * LARGE_SHARE) & (job.plan.ep > 1)
+    return _where(job.plan.ep > 1, job, "communication.ep", share=2 * LARGE_SHARE)
 
 
 @dispatch_is_hidden.message
@@ -416,7 +418,9 @@ def offload_is_hidden(job: Job) -> Mask:
     Fails: plan(zero_stage=3, offload_params=True, host_bytes_per_s_per_gpu=1e9)
     Passes: plan(zero_stage=3, offload_params=True, host_bytes_per_s_per_gpu=2e11)
     """
-    return _dominates(job, "communication.host")
+    plan = job.plan
+    offloads = (plan.offload_optimizer > 0) | plan.offload_params | (plan.offload_activations > 0)
+    return _where(offloads, job, "communication.host")
 
 
 @offload_is_hidden.message
@@ -443,7 +447,8 @@ def launches_are_hidden(job: Job) -> Mask:
     Fails: plan(seq_len=128, tp=8, micro_batch_size=1)
     Passes: plan(seq_len=8192, tp=1, micro_batch_size=1)
     """
-    return _dominates(job, "compute.host")
+    tokens = job.plan.micro_batch_size * job.workload.seq_len
+    return _where(tokens <= SMALL_MICRO_BATCH, job, "compute.host")
 
 
 @launches_are_hidden.message
