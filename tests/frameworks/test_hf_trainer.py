@@ -196,6 +196,14 @@ def test_answers_of_a_policy_are_as_long_as_prompt_and_answer() -> None:
     assert values(reading, "seq_len", "num_generations") == (2048, 8)
 
 
+def test_arguments_that_were_dropped_tell_the_version() -> None:
+    old = read("--bf16 True --warmup_ratio 0.1 --fsdp full_shard")
+    assert old.config.version.startswith("4.")
+    assert old.value("fsdp_version") == 1
+    assert [f.code for f in old.config.findings] == []
+    assert read("--bf16 True --fsdp full_shard").config.version == ""
+
+
 def test_recognized_among_all() -> None:
     text = "torchrun train.py --per_device_train_batch_size 1 --bf16 True --fsdp full_shard"
     parsed = parse_source(Source(file="a.sh", text=text, syntax="shell"))

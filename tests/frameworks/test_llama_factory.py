@@ -91,6 +91,12 @@ def test_the_shipped_file_is_offloaded_and_agrees_with_the_trainer() -> None:
     assert values(reading, *names) == (1.0, True, [])
 
 
+def test_a_shipped_file_is_not_missed_and_another_is() -> None:
+    for file, codes in (("ds_z2_config.json", []), ("mine.json", ["CFG108"])):
+        reading = read(f"finetuning_type: full\nbf16: true\ndeepspeed: {file}\n")
+        assert [finding.code for finding in reading.config.findings] == codes
+
+
 def test_deepspeed_in_place() -> None:
     reading = read(
         "finetuning_type: full\nbf16: true\ndeepspeed:\n  bf16:\n    enabled: auto\n"

@@ -15,8 +15,8 @@ from meshwright.frameworks.field import Table, load_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from meshwright.frameworks.reading import Config
-    from meshwright.frameworks.setting import Parsed, Value
+    from meshwright.frameworks.reading import Config, Reading
+    from meshwright.frameworks.setting import Parsed, Setting, Value
     from meshwright.plan.job import Job
 
 PACKAGE = "meshwright.frameworks"
@@ -72,6 +72,7 @@ class Framework:
     interpret: Callable[[Config, Mapping[str, Value]], Mapping[str, Value]]
     express: Callable[[Job, str], Expressed] | None = None
     version_of: Callable[[Parsed], str] | None = None
+    shipped: Callable[[Setting], Reading | None] | None = None
     whole: Callable[[Config], Job | None] | None = None
     aliases: tuple[str, ...] = ()
     stack: str = "default"

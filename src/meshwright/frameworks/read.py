@@ -94,7 +94,7 @@ def read_parsed(
     if not version and framework.version_of is not None:
         version = framework.version_of(parsed)
     parts = [read_parsed(p, f, depth=depth + 1, texts=texts) for p, f in beside]
-    followed, missing = _followed(parsed, depth, texts)
+    followed, missing = _followed(parsed, framework, depth, texts)
     config, left = resolve(parsed, framework, version)
     inner, unknown = _companions(parsed, framework, left)
     config = replace(
@@ -172,7 +172,7 @@ def _companions(
 
 
 def _followed(
-    parsed: Parsed, depth: int, texts: Mapping[str, str] | None
+    parsed: Parsed, framework: Framework, depth: int, texts: Mapping[str, str] | None
 ) -> tuple[list[Reading], list[Finding]]:
     """The readings of files that a source refers to, and a note for each that is not there."""
     readings: list[Reading] = []
@@ -180,7 +180,9 @@ def _followed(
     for reference in parsed.references if depth < DEEPEST_REFERENCE else ():
         path = _found(parsed.source.file, reference.value)
         if path is None:
-            missing.append(complaints.missing_file(reference))
+            shipped = framework.shipped(reference) if framework.shipped is not None else None
+            readings += [] if shipped is None else [shipped]
+            missing += [complaints.missing_file(reference)] if shipped is None else []
             continue
         inner = parse_source(source_of(path, texts))
         readings.append(read_parsed(inner, recognized(inner), depth=depth + 1, texts=texts))

@@ -46,12 +46,24 @@ def known_reading(framework: Framework, setting: Setting) -> Reading | None:
     return Reading(config=config, values=values | dict(framework.interpret(config, values)))
 
 
+def shipped_reading(setting: Setting) -> Reading | None:
+    """What a file says that a framework ships, for one that is not there."""
+    from meshwright.frameworks.framework import framework
+
+    known = _stem(setting.value) in _shipped()
+    return known_reading(framework("deepspeed"), setting) if known else None
+
+
 def known_contents(file: Any) -> Mapping[str, Any]:
     """The settings of a shipped file, or those that the words of a name promise."""
-    if not isinstance(file, str):
-        return {}
-    stem = PurePosixPath(file.replace("\\", "/")).stem.lower()
+    stem = _stem(file)
     return _shipped().get(stem) or _promised(stem)
+
+
+def _stem(file: Any) -> str:
+    """The name of a file without folder and ending, in lower case."""
+    path = file.replace("\\", "/") if isinstance(file, str) else ""
+    return PurePosixPath(path).stem.lower()
 
 
 @cache

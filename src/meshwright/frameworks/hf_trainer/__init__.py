@@ -10,8 +10,8 @@ from meshwright.frameworks.framework import Expressed, Framework
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config
-    from meshwright.frameworks.setting import Parsed, Value
+    from meshwright.frameworks.reading import Config, Reading
+    from meshwright.frameworks.setting import Parsed, Setting, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -30,6 +30,7 @@ _SHARED = frozenset(
         *("gradient_accumulation_steps", "learning_rate", "save_steps", "weight_decay"),
     )
 )
+LAST_OF_FOUR = "4.57"
 _PROGRAMS = re.compile(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.py|finetune")
 
 
@@ -44,11 +45,25 @@ def recognizes(parsed: Parsed) -> float:
     return sure + 0.05 if "per_device_train_batch_size" in names else sure
 
 
+def version_of(parsed: Parsed) -> str:
+    """The last 4.x for arguments that 5.0 dropped, "" where nothing tells."""
+    table = FRAMEWORKS[0].table
+    known = [f for s in parsed.settings if (f := table.find(s.spelled)) is not None]
+    return LAST_OF_FOUR if any(f.until == "4" for f in known) else ""
+
+
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the arguments mean, together with a DeepSpeed or accelerate file beside them."""
     from meshwright.frameworks.hf_trainer.meaning import meaning
 
     return meaning(config, values)
+
+
+def shipped(setting: Setting) -> Reading | None:
+    """A DeepSpeed JSON known by its name."""
+    from meshwright.frameworks.deepspeed.known import shipped_reading
+
+    return shipped_reading(setting)
 
 
 def express(job: Job, version: str) -> Expressed:
@@ -72,6 +87,8 @@ FRAMEWORKS = (
         recognizes=recognizes,
         interpret=interpret,
         express=express,
+        shipped=shipped,
+        version_of=version_of,
         aliases=("transformers", "trainer", "trl", "huggingface", "hf"),
         stack="default",
     ),

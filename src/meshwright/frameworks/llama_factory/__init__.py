@@ -9,8 +9,8 @@ from meshwright.frameworks.framework import Expressed, Framework
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config
-    from meshwright.frameworks.setting import Parsed, Value
+    from meshwright.frameworks.reading import Config, Reading
+    from meshwright.frameworks.setting import Parsed, Setting, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -45,6 +45,13 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     return meaning(config, values)
 
 
+def shipped(setting: Setting) -> Reading | None:
+    """A DeepSpeed JSON known by its name."""
+    from meshwright.frameworks.deepspeed.known import shipped_reading
+
+    return shipped_reading(setting)
+
+
 def express(job: Job, version: str) -> Expressed:
     """The file that states a job."""
     from meshwright.frameworks.llama_factory.writing import write
@@ -66,6 +73,7 @@ FRAMEWORKS = (
         recognizes=recognizes,
         interpret=interpret,
         express=express,
+        shipped=shipped,
         aliases=("llamafactory", "llama-efficient-tuning"),
         stack="default",
     ),
