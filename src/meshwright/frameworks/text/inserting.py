@@ -138,6 +138,8 @@ def _braces(
     written = value_text(syntax, _around(path, value))
     entry = f"{key_text(syntax, path[0])}{colon}{written}"
     entries = document.value(key)
+    if not isinstance(entries, dict):
+        return
     last = document.spans.get((*key, list(entries)[-1])) if entries else None
     if last is None:
         opened = text.find("{", span[0])
@@ -199,6 +201,8 @@ def _yaml(
         yield from _braces(source, document, key, path, value)
         return
     entries = document.value(key) or {}
+    if not isinstance(entries, dict):
+        return
     known = [document.key_spans[(*key, n)] for n in entries if (*key, n) in document.key_spans]
     column = known[0][0] - (text.rfind("\n", 0, known[0][0]) + 1) if known else 0
     end = max(

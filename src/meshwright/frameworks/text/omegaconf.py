@@ -27,6 +27,8 @@ def resolved(document: Document, key: Key, text: str, depth: int = 0) -> Any:
     """
     if depth > _DEEPEST:
         return UNKNOWN
+    if "${{" in text:  # another program's template
+        return text
     if match := _WHOLE.match(text):
         return _at(document, key, match.group("path"), depth)
     if match := _SELECT.match(text):

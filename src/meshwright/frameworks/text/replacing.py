@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SAFE = re.compile(r"[\w@%+=:,./-]*\Z")
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_KEYWORD = re.compile(r"[ \t]*[=:]\s*(?P<word>[\w.]*?)[ \t]*,?\s*\Z")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
 _USE = re.compile(r"[ \t\r\n\\=]*(?P<word>.*?)[ \t\r\n\\)]*\Z", re.DOTALL)
 
@@ -27,9 +28,14 @@ def replacements(setting: Setting, value: Any) -> Iterator[tuple[Span, str]]:
         return
     syntax = setting.source.syntax
     typed = _typed(value, setting.value) if isinstance(value, str) else value
-    yield setting.where, value_text(syntax, typed)
-    if isinstance(value, str):
-        yield setting.where, value_text(syntax, value)
+    texts = [value_text(syntax, typed)]
+    texts += [value_text(syntax, value)] if isinstance(value, str) else []
+    gap = " " if setting.where.start == setting.where.end else ""  # "key:" without a value
+    for text in texts:
+        yield setting.where, gap + text
+    if syntax == "python":
+        for text in texts:
+            yield from _at_use(setting, text, _KEYWORD)
 
 
 def _typed(text: str, before: Any) -> Any:
@@ -64,13 +70,15 @@ def _in_shell(setting: Setting, value: Any) -> Iterator[tuple[Span, str]]:
     yield where, _within('"', texts[0])
 
 
-def _at_use(setting: Setting, text: str) -> Iterator[tuple[Span, str]]:
+def _at_use(
+    setting: Setting, text: str, pattern: re.Pattern[str] = _USE
+) -> Iterator[tuple[Span, str]]:
     """The word that names a variable, where the value is stated elsewhere."""
     source, whole = setting.source.text, setting.whole
     inside = whole.start <= setting.key.start and setting.key.end <= whole.end
     if not inside or whole.start <= setting.where.start < whole.end:
         return
-    match = _USE.match(source[setting.key.end : whole.end][:10_000])
+    match = pattern.match(source[setting.key.end : whole.end][:10_000])
     if match and match.group("word"):
         start = setting.key.end + match.start("word")
         yield Span(start, start + len(match.group("word"))), text
