@@ -92,7 +92,9 @@ def frameworks_page() -> str:
 
 
 def framework_page(item: Framework) -> str:
-    """The table of fields of one framework."""
+    """The table of fields of one framework: those with a shared name, then the others' names."""
+    shared = [field for field in item.table.fields if field.variable]
+    rest = dict.fromkeys(field.name for field in item.table.fields if not field.variable)
     rows = [
         [
             f"`{f.name}`",
@@ -100,17 +102,20 @@ def framework_page(item: Framework) -> str:
             f.type,
             "" if f.default in (None, "") else f"`{f.default}`",
             _versions(f),
-            f"`{f.variable}`" if f.variable else "",
+            f"`{f.variable}`",
             f.meaning,
         ]
-        for f in item.table.fields
+        for f in shared
     ]
     head = ("field", "also spelled", "type", "default", "versions", "shared name", "meaning")
     note = (
         f"Defaults are those of version {item.newest}, the newest that was looked at. "
-        "Knobs that several frameworks have go by one shared name, see [names](../names.md)."
+        "What several frameworks have goes by one shared name, see [names](../names.md)."
     )
-    return _joined([_title(item.title), note, "", *_table(head, rows)])
+    text = [_title(item.title), note, "", *_table(head, rows)]
+    if rest:
+        text += ["", "Known, kept as they stand, and not judged:", "", _codes(sorted(rest))]
+    return _joined(text)
 
 
 def _codes(spellings: Iterable[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,9 +16,8 @@ from meshwright.report.check import FORMATS
 from meshwright.report.check.report import Checked, Report, exit_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from meshwright.report.check.fixes import Fixed
     from meshwright.report.check.texts import Texts
 
 STDIN = "-"
@@ -78,15 +78,19 @@ def check(paths: tuple[str, ...], **asked: Any) -> int:
         raise MeshwrightError(
             f"--statistics has no {asked['form']} form", hint="leave out --output-format"
         )
-    stdin = stdin_text() if STDIN in paths else None
-    report, fixed = _checked(paths, asked, stdin), None
+    named = _named(paths, stdin_text() if STDIN in paths else None, asked)
+    report = _checked(named, asked)
+    before = report.sources
+    fixed: Mapping[str, str] = {}
     if asked["fix"] or asked["diff"]:
-        fixed = _fixed(report, asked)
-        if asked["diff"]:
-            return _diff(report, fixed, asked)
-        stdin = fixed.texts.get(_stdin_name(asked), stdin) if stdin is not None else None
-        report = _mend(paths, asked, report, fixed, stdin=stdin)
-    _print(report, asked, mended=stdin if asked["fix"] else None)
+        report, fixed = _fixed(named, asked, report)
+    if asked["diff"]:
+        return _diff(report, before, fixed, asked)
+    for file, text in fixed.items():
+        if file not in named.texts:
+            output.write_file(file, _with_mark(file, text))
+    mended = "".join({**named.texts, **fixed}[name] for name in named.texts)
+    _print(report, asked, mended=mended if asked["fix"] and named.texts else None)
     code = exit_code(report)
     return EXIT_OK if asked["exit_zero"] and code == EXIT_FINDINGS else code
 
@@ -94,67 +98,84 @@ def check(paths: tuple[str, ...], **asked: Any) -> int:
 # Reading
 
 
-def _checked(paths: Sequence[str], asked: dict[str, Any], stdin: str | None) -> Report:
-    """Checks everything that is named, less what is not wanted."""
-    from meshwright.report.check.selecting import codes_of, is_silenced, silences, wanted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What is to be checked: files that are named, those of folders, texts that are in no file."""
 
-    select, ignore = codes_of(asked["select"]), codes_of(asked["ignore"])
-    report = _found(paths, asked, stdin)
-    silent = silences(report.sources)
-
-    def kept(checked: Checked) -> Checked:
-        chosen = wanted(checked.findings, select=select, ignore=ignore)
-        loud = (f for f in chosen if not is_silenced(f, silent))
-        least = Severity.WARNING if asked["quiet"] else Severity.INFO
-        return checked.replace(findings=tuple(f for f in loud if f.severity >= least))
-
-    files = tuple(kept(checked) for checked in report.files)
-    return report.replace(files=files, unsafe=asked["unsafe"])
+    files: tuple[str, ...]
+    inside: tuple[str, ...]
+    texts: Mapping[str, str]
 
 
-def _found(paths: Sequence[str], asked: dict[str, Any], stdin: str | None) -> Report:
-    """Checks files together, files of folders each for itself, and standard input."""
+def _named(paths: Sequence[str], stdin: str | None, asked: dict[str, Any]) -> _Named:
+    """The files that the arguments stand for."""
     from meshwright.cli.walk import candidates
 
+    texts = {} if stdin is None else {_stdin_name(asked): stdin}
     folders = [path for path in paths if path != STDIN and os.path.isdir(path)]
     files = [path for path in paths if path != STDIN and path not in folders]
-    inside = [path for folder in folders for path in candidates(folder) if path not in files]
-    passing_by = asked["only_recognized"]
-    reports = [_read(files, asked, only_recognized=passing_by)] if files else []
-    if folders:
-        reports.append(_read(list(dict.fromkeys(inside)), asked, only_recognized=True))
-    if stdin is not None:
-        reports.append(_read_stdin(asked, stdin))
-    return Report(
-        files=tuple(checked for report in reports for checked in report.files),
-        skipped=tuple(file for report in reports for file in report.skipped),
+    inside = dict.fromkeys(file for folder in folders for file in candidates(folder))
+    return _Named(
+        files=(*files, *texts),
+        inside=tuple(file for file in inside if file not in files),
+        texts=texts,
     )
 
 
-def _read(files: list[str], asked: dict[str, Any], *, only_recognized: bool = False) -> Report:
+def _checked(named: _Named, asked: dict[str, Any]) -> Report:
+    """Checks named files together, and files of folders each for itself."""
+    parts = []
+    if named.files:
+        parts.append(_read(named.files, asked, named.texts, alone=asked["only_recognized"]))
+    if named.inside or not parts:
+        parts.append(_read(named.inside, asked, named.texts, alone=True))
+    return _joined(parts)
+
+
+def _joined(parts: Sequence[Report]) -> Report:
+    return Report(
+        files=tuple(checked for part in parts for checked in part.files),
+        skipped=tuple(file for part in parts for file in part.skipped),
+        unsafe=any(part.unsafe for part in parts),
+    )
+
+
+def _read(
+    files: Sequence[str], asked: dict[str, Any], texts: Mapping[str, str], *, alone: bool
+) -> Report:
+    """What is wanted of the findings of files; `alone` passes over those of no framework."""
     from meshwright.api.checking import check_files
 
-    watched = only_recognized and sys.stderr.isatty()
+    watched = alone and sys.stderr.isatty()
     report = check_files(
-        files,
+        list(files),
         **_given(asked),
-        compare=_compares(asked, by_default=not only_recognized),
-        edits=not only_recognized or _carries_edits(asked),
-        only_recognized=only_recognized,
+        compare=not alone if asked["compare"] is None else asked["compare"],
+        edits=not alone or _carries_edits(asked),
+        only_recognized=alone,
+        texts=texts,
         progress=_progress if watched else None,
     )
     if watched:
         click.echo("\r\033[K", err=True, nl=False)
-    return report
+    return _wanted(report, asked)
 
 
-def _read_stdin(asked: dict[str, Any], text: str) -> Report:
-    """Checks what came from standard input."""
-    from meshwright.api.checking import Given, check_text
+def _wanted(report: Report, asked: dict[str, Any]) -> Report:
+    """The findings that are selected, loud enough, and silenced by no comment."""
+    from meshwright.report.check.selecting import codes_of, is_silenced, silences, wanted
 
-    given = Given(**_given(asked))
-    compare = _compares(asked, by_default=True)
-    return Report(files=(check_text(text, file=_stdin_name(asked), given=given, compare=compare),))
+    select, ignore = codes_of(asked["select"]), codes_of(asked["ignore"])
+    silent = silences(report.sources)
+    least = Severity.WARNING if asked["quiet"] else Severity.INFO
+
+    def kept(checked: Checked) -> Checked:
+        chosen = wanted(checked.findings, select=select, ignore=ignore)
+        loud = (f for f in chosen if f.severity >= least and not is_silenced(f, silent))
+        return checked.replace(findings=tuple(loud))
+
+    files = tuple(kept(checked) for checked in report.files)
+    return report.replace(files=files, unsafe=asked["unsafe"])
 
 
 def _stdin_name(asked: dict[str, Any]) -> str:
@@ -175,11 +196,6 @@ def stdin_text() -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MeshwrightError("standard input is not UTF-8 text", hint="iconv -t UTF-8") from None
-
-
-def _compares(asked: dict[str, Any], *, by_default: bool) -> bool:
-    """Whether to look for better plans, which takes longer than all rules."""
-    return by_default if asked["compare"] is None else bool(asked["compare"])
 
 
 def _carries_edits(asked: dict[str, Any]) -> bool:
@@ -213,43 +229,51 @@ def _progress(done: int, total: int) -> None:
 # Mending
 
 
-def _fixed(report: Report, asked: dict[str, Any]) -> Fixed:
-    """What the fixes make of the files; a model that is only looked at is not touched."""
-    from meshwright.report.check.fixes import fix
+def _fixed(
+    named: _Named, asked: dict[str, Any], report: Report
+) -> tuple[Report, Mapping[str, str]]:
+    """The report after all fixes, and the texts that they change; nothing is written yet.
 
-    texts = {file: text for file, text in report.sources.items() if file != asked["model"]}
-    return fix(report.findings, texts, unsafe=asked["unsafe"])
+    Named files are one whole, those of folders are settled each for itself. A model that is only
+    looked at is not touched.
+    """
+    from meshwright.report.check.fixes import settle
+
+    inside = frozenset(named.inside)
+    whole = report.replace(files=tuple(c for c in report.files if c.file not in inside))
+    single = [c for c in report.files if c.file in inside]
+    texts: dict[str, str] = {}
+    parts, count = [], 0
+    for part, files in ((whole, named.files), *((Report(files=(c,)), (c.file,)) for c in single)):
+        alone = asked["only_recognized"] or part is not whole
+
+        def again(
+            changed: Mapping[str, str], files: Sequence[str] = files, alone: bool = alone
+        ) -> Report:
+            return _read(files, asked, {**named.texts, **changed}, alone=alone)
+
+        untouched = {str(asked["model"])}
+        settled = settle(part, again, unsafe=asked["unsafe"], untouched=untouched)
+        parts.append(settled.report)
+        texts |= settled.texts
+        count += settled.count
+    joined = _joined(parts).replace(unsafe=asked["unsafe"], skipped=report.skipped, fixed=count)
+    return joined, texts
 
 
-def _diff(report: Report, fixed: Fixed, asked: dict[str, Any]) -> int:
+def _diff(
+    report: Report, before: Mapping[str, str], fixed: Mapping[str, str], asked: dict[str, Any]
+) -> int:
     """Prints what would change; 1 when something would."""
     from meshwright.report.check.fixes import diff
 
-    text = diff(report.sources, fixed.texts)
-    _write(text, asked["target"])
+    _write(diff(before, fixed), asked["target"])
     if not asked["quiet"]:
-        count = len(fixed.findings)
+        count = report.fixed
         output.remark(f"Would fix {count} finding{'' if count == 1 else 's'}; nothing was written")
     if report.unreadable:
         return EXIT_USAGE
-    return EXIT_FINDINGS if fixed.texts and not asked["exit_zero"] else EXIT_OK
-
-
-def _mend(
-    paths: Sequence[str],
-    asked: dict[str, Any],
-    report: Report,
-    fixed: Fixed,
-    *,
-    stdin: str | None,
-) -> Report:
-    """Writes the mended files, each whole or not at all, and checks them again."""
-    if not fixed.texts:
-        return report
-    for file, text in fixed.texts.items():
-        if stdin is None or file != _stdin_name(asked):
-            output.write_file(file, _with_mark(file, text))
-    return _checked(paths, asked, stdin).replace(fixed=len(fixed.findings))
+    return EXIT_FINDINGS if fixed and not asked["exit_zero"] else EXIT_OK
 
 
 def _with_mark(file: str, text: str) -> str:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.base.finding import Edit, Finding, Severity
-from meshwright.report.check.fixes import diff, fix
+from meshwright.report.check.fixes import MOST_PASSES, diff, fix, settle
+from meshwright.report.check.report import Checked, Report
 
 TEXT = "0123456789\n"
 
@@ -50,6 +51,11 @@ def test_two_insertions_at_one_place_do_not_mix():
     fixed = fix([finding(edit(3, 3, "a")), finding(edit(3, 3, "b"))], {"a": TEXT})
     assert fixed.texts == {"a": "012a3456789\n"}
     assert len(fixed.findings) == 1
+
+
+def test_one_finding_may_add_twice_at_one_place():
+    fixed = fix([finding(edit(3, 3, "a"), edit(3, 3, "b"))], {"a": TEXT})
+    assert fixed.texts == {"a": "012ab3456789\n"}
 
 
 def test_an_insertion_may_stand_where_a_removal_begins():
@@ -93,3 +99,73 @@ def test_what_no_edit_touches_stays(found):
     touched = {i for f in fixed.findings for e in f.edits for i in range(e.start, e.end)}
     kept = [c for i, c in enumerate(TEXT) if i not in touched]
     assert [c for c in fixed.texts.get("a", TEXT) if c not in "ab"] == kept
+
+
+def checked(text, judge):
+    """A report on one file whose findings `judge` makes of its text."""
+    return Report(
+        files=(Checked(file="a", framework="f", findings=tuple(judge(text)), sources={"a": text}),)
+    )
+
+
+def settled(text, judge, **options):
+    return settle(checked(text, judge), lambda texts: checked(texts["a"], judge), **options)
+
+
+def test_unsafe_fixes_are_made_one_at_a_time():
+    """Two ways to make 8 and 2 agree: once one is taken, the other is no longer needed."""
+
+    def judge(text):
+        if "8" in text and "2" in text:
+            yield finding(edit(text.index("8"), text.index("8") + 1, "2", safe=False))
+            yield finding(edit(text.index("2"), text.index("2") + 1, "8", safe=False))
+
+    result = settled("tp 8 kv 2", judge, unsafe=True)
+    assert result.texts == {"a": "tp 2 kv 2"}
+    assert (result.count, result.report.findings) == (1, ())
+    assert settled("tp 8 kv 2", judge).texts == {}
+
+
+def test_fixing_goes_on_while_something_is_left():
+    def judge(text):
+        if "xx" in text:
+            yield finding(edit(text.index("xx"), text.index("xx") + 1))
+
+    result = settled("axxxxb", judge)
+    assert result.texts == {"a": "axb"}
+    assert result.count == 3
+
+
+def test_a_fix_that_brings_errors_is_undone():
+    def judge(text):
+        yield finding(edit(0, 1, "!"))
+        if text.startswith("!"):
+            yield from (finding(), finding())
+
+    result = settled("a", judge)
+    assert (result.texts, result.count) == ({}, 0)
+    assert len(result.report.findings) == 1
+
+
+def test_after_a_fix_that_was_undone_the_others_are_made():
+    def judge(text):
+        if "b" in text:
+            yield finding(edit(0, 1, "!", safe=False)).replace(code="MOD101")
+            yield finding(edit(1, 2, "c", safe=False))
+        if "!" in text:
+            yield from (finding(), finding())
+
+    result = settled("ab", judge, unsafe=True)
+    assert result.texts == {"a": "ac"}
+    assert result.count == 1
+
+
+def test_fixes_that_undo_each_other_come_to_an_end():
+    def judge(text):
+        yield finding(edit(0, 1, "b" if text == "a" else "a"))
+
+    assert settled("a", judge).count == MOST_PASSES
+
+
+def test_files_that_are_only_looked_at_stay():
+    assert settled("a", lambda _: [finding(edit(0, 1, "b"))], untouched={"a"}).texts == {}

@@ -7,16 +7,21 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
+from meshwright.base.finding import Severity
 from meshwright.report.check.report import is_fixable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from meshwright.base.finding import Edit, Finding
+    from meshwright.report.check.report import Report
 
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _UNENDED = "\n\\ No newline at end of file\n"
+
+
+MOST_PASSES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,19 +32,72 @@ class Fixed:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What is left after all fixes, new texts of the files that change, how many were fixed."""
+
+    report: Report
+    texts: Mapping[str, str]
+    count: int = 0
+
+
+def settle(
+    report: Report,
+    recheck: Callable[[Mapping[str, str]], Report],
+    *,
+    unsafe: bool = False,
+    untouched: Container[str] = (),
+) -> Settled:
+    """Fixes and checks in turn until there is nothing more to fix.
+
+    `recheck` returns the report on texts that count instead of the files' contents. Of fixes that
+    may change the plan one is made at a time, since each is worked out for the plan as it stands;
+    one that brings more errors than it found is undone and not tried again. Files of `untouched`
+    stay as they are.
+    """
+    settled = Settled(report=report, texts={})
+    worse: set[str] = set()
+    for _ in range(MOST_PASSES):
+        now = {f: t for f, t in settled.report.sources.items() if f not in untouched}
+        left = [f for f in settled.report.findings if _name(f) not in worse]
+        fixed = fix(left, now, unsafe=unsafe)
+        if not fixed.texts:
+            break
+        texts = {**settled.texts, **fixed.texts}
+        after = recheck(texts)
+        if _errors(after) > _errors(settled.report):
+            worse.update(map(_name, fixed.findings))
+            continue
+        count = settled.count + len(fixed.findings)
+        settled = Settled(report=after, texts=texts, count=count)
+    return settled
+
+
+def _name(finding: Finding) -> str:
+    return f"{finding.code} {finding.message}"
+
+
+def _errors(report: Report) -> int:
+    return sum(finding.severity is Severity.ERROR for finding in report.findings)
+
+
 def fix(findings: Iterable[Finding], texts: Mapping[str, str], *, unsafe: bool = False) -> Fixed:
-    """The texts after the edits of all fixable findings.
+    """The texts after the edits of all findings that are safe to fix, and of one that is not.
 
     A finding that edits what an earlier one already does is left for the next check, as is one that
     edits a file that is not among `texts`.
     """
     taken: list[Edit] = []
     mended: list[Finding] = []
+    changed_plan = False
     for finding in findings:
-        if is_fixable(finding, unsafe=unsafe):
-            more = _taken(finding, texts, taken)
-            if more is not None:
-                taken, mended = more, [*mended, finding]
+        safe = is_fixable(finding)
+        if not safe and (changed_plan or not is_fixable(finding, unsafe=unsafe)):
+            continue
+        more = _taken(finding, texts, taken)
+        if more is not None:
+            taken, mended = more, [*mended, finding]
+            changed_plan = changed_plan or not safe
     changed = {
         file: apply(texts[file], [edit for edit in taken if edit.file == file])
         for file in dict.fromkeys(edit.file for edit in taken)
@@ -54,7 +112,9 @@ def _taken(finding: Finding, texts: Mapping[str, str], taken: list[Edit]) -> lis
     for edit in finding.edits:
         if edit in edits:
             continue
-        if not _fits(edit, texts, [other for other in edits if other.file == edit.file]):
+        others = [other for other in edits if other.file == edit.file]
+        beside = [o for o in others if not (_adds_at(o, edit) and o in finding.edits)]
+        if not _fits(edit, texts, beside):
             return None
         edits.append(edit)
     return edits
@@ -66,6 +126,11 @@ def _fits(edit: Edit, texts: Mapping[str, str], others: Iterable[Edit]) -> bool:
     return inside and all(_clear(edit, other) for other in others)
 
 
+def _adds_at(one: Edit, other: Edit) -> bool:
+    """Whether two edits add text at one place: those of one finding then follow one another."""
+    return one.start == one.end == other.start == other.end
+
+
 def _clear(one: Edit, other: Edit) -> bool:
     """Whether two edits touch different stretches; two insertions at one place do not."""
     if (one.start, one.end) == (other.start, other.end):
@@ -74,10 +139,13 @@ def _clear(one: Edit, other: Edit) -> bool:
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with edits that do not overlap carried out."""
-    for edit in sorted(edits, key=lambda e: (e.start, e.end), reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    return text
+    """`text` with edits that do not overlap carried out; of those at one place the first first."""
+    parts: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        parts += [text[at : edit.start], edit.text]
+        at = edit.end
+    return "".join([*parts, text[at:]])
 
 
 def diff(before: Mapping[str, str], after: Mapping[str, str]) -> str:
