@@ -321,8 +321,8 @@ def numbers(expected: Mapping[str, Any], answer: Answer) -> Iterable[str]:
     for key, value in expected.items():
         if key == "fits":
             yield _fits(bool(value), answer)
-        elif key == "fits_by_gpus":
-            yield from (_fits_on(int(n), bool(v), answer) for n, v in value.items())
+        elif key.startswith("fits_by_") and isinstance(value, Mapping):
+            yield from (_fits_on(key, n, bool(v), answer) for n, v in value.items())
         elif key in LISTS:
             yield _listed(key, value, answer)
         elif key == "padded" and isinstance(value, Mapping):
@@ -338,9 +338,11 @@ def _fits(expected: bool, answer: Answer) -> str:
     return "" if (said == "yes") == expected or (expected and said == "tight") else f"fits: {said}"
 
 
-def _fits_on(gpus: int, expected: bool, answer: Answer) -> str:
-    said = answer.figures.get(f"fits_on_{gpus}_gpus")
-    return "" if said is not None and (said != "no") == expected else f"on {gpus} GPUs fits: {said}"
+def _fits_on(key: str, degree: Any, expected: bool, answer: Answer) -> str:
+    axis = key.removeprefix("fits_by_")
+    name = f"fits_on_{degree}_gpus" if axis == "gpus" else f"fits_with_{axis}_{degree}"
+    said = answer.figures.get(name)
+    return "" if said is not None and (said != "no") == expected else f"{name}: {said}"
 
 
 def _listed(key: str, value: Any, answer: Answer) -> str:
@@ -354,6 +356,23 @@ def _padded(value: Mapping[Any, Any], answer: Answer) -> str:
     return f"padded vocabulary {sorted(missing)} not said" if missing else ""
 
 
+UNITS: Mapping[str, float] = {"gib": GIB, "gb": GB, "mb": MB, "mib": 2.0**20, "tb": 1e12}
+SCALES: Mapping[str, float] = {"pct": 0.01, "percent": 0.01, "ms": 0.001, "tib": 2.0**40}
+FILLERS = frozenset({"predicted", "observed", "expected", "at", "least", "correct", "total", "per"})
+
+
+def by_words(key: str, figures: Mapping[str, Any]) -> Number:
+    """The figure whose name has all words of a key, the shortest of several; units converted."""
+    words = set(key.split("_")) - FILLERS
+    unit = next((w for w in words if w in UNITS or w in SCALES), "")
+    wanted = words - {unit} | ({"bytes"} if unit in UNITS or unit == "tib" else set())
+    fitting = [name for name in figures if wanted <= set(re.split(r"[_.]", name))]
+    scale = UNITS.get(unit) or SCALES.get(unit) or 1.0
+    least = key.endswith("_at_least")
+    named = min(fitting, key=len, default=key)
+    return Number(figures=(named,), unit=scale, at_least=least)
+
+
 def _in_words(key: str, value: float, answer: Answer) -> bool:
     """Whether a warning or error that counts something says the whole number itself."""
     if not key.startswith("count_") or value != int(value):
@@ -365,8 +384,7 @@ def _in_words(key: str, value: float, answer: Answer) -> bool:
 def _number(key: str, value: float, answer: Answer, tolerance: float) -> str:
     number = next((n for pattern, n in NUMBERS if re.fullmatch(pattern, key)), None)
     if number is None:
-        least = key.endswith("_at_least")
-        number = Number(figures=(key.removesuffix("_at_least"),), at_least=least)
+        number = by_words(key, answer.figures)
     names = number.figures or (key.removesuffix("_at_least"),)
     said = next((answer.figures[n] for n in names if n in answer.figures), None)
     if not isinstance(said, int | float):

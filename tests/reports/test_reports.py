@@ -206,6 +206,20 @@ def test_numbers_of_the_wrong_estimate_are_not_asked_for() -> None:
     assert judging.not_compared({**expected, "tolerance": 0.1}) == ["tool_gib"]
 
 
+def test_a_number_is_found_by_the_words_of_its_name() -> None:
+    figures = {"weights_bytes": 2.0**31, "share.bubble": 0.25, "memory.weights_of_stage_bytes": 1.0}
+    assert judging.by_words("weights_gib", figures).figures == ("weights_bytes",)
+    assert _judged({"verdict": "info", "weights_gib": 2.0}, **figures)
+    assert _judged({"verdict": "info", "bubble_pct": 25}, **figures)
+    assert not _judged({"verdict": "info", "activations_gib": 2.0}, **figures)
+
+
+def test_whether_it_fits_is_asked_by_degree() -> None:
+    expected = {"verdict": "ok", "fits_by_ep": {2: False, 8: True}}
+    assert _judged(expected, fits_with_ep_2="no", fits_with_ep_8="yes")
+    assert not _judged(expected, fits_with_ep_2="yes", fits_with_ep_8="yes")
+
+
 def test_a_wrong_bottleneck_is_wrong() -> None:
     expected = {"verdict": "slow", "bottleneck": "inter_node_parameter_allgather"}
     assert _judged(expected, _finding("info", "inter-node all-gather of parameters: 16 GB"))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Figure = float | int | str
 FACTORS = (1, 2, 4, 8, 16)  # times as many GPUs, tried for one that fits
 LEAST_SHARE = 0.01
+MOST_EP = 64  # tried for one that fits
 GIB = 2**30
 
 
@@ -217,7 +218,23 @@ def _fit(job: Job) -> dict[str, Figure | None]:
         "fits": tried[1],
         **{f"fits_on_{gpus * f}_gpus": answer for f, answer in tried.items()},
         "least_gpus_that_fit": least_gpus(job),
+        **_fit_by_experts(job),
     }
+
+
+def _fit_by_experts(job: Job) -> dict[str, Figure | None]:
+    """Whether the plan fits with its experts spread over other numbers of ranks."""
+    if not job.model.is_moe:
+        return {}
+    plan = job.plan
+    ranks = int(plan.tp) * int(plan.cp) * int(plan.dp) // max(int(plan.etp), 1)
+    found: dict[str, Figure | None] = {}
+    ep = 1
+    while ep <= min(ranks, MOST_EP):
+        if ranks % ep == 0:
+            found[f"fits_with_ep_{ep}"] = fit_of(job.with_plan(plan.replace(ep=ep)))
+        ep *= 2
+    return found
 
 
 def least_gpus(job: Job) -> int | None:
