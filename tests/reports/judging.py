@@ -373,12 +373,15 @@ def by_words(key: str, figures: Mapping[str, Any]) -> Number:
     return Number(figures=(named,), unit=scale, at_least=least)
 
 
-def _in_words(key: str, value: float, answer: Answer) -> bool:
-    """Whether a warning or error that counts something says the whole number itself."""
-    if not key.startswith("count_") or value != int(value):
-        return False
-    said = (str(f["message"]) for f in answer.of("error", "warning"))
-    return any(re.search(rf"(?<![\d.]){int(value)}(?![\d.])", text) for text in said)
+def _in_words(key: str, value: float, answer: Answer, tolerance: float) -> bool:
+    """Whether a warning or error says the number itself: a count, or "2.0 times" of a ratio."""
+    said = " ".join(str(f["message"]) for f in answer.of("error", "warning"))
+    if key.startswith("count_"):
+        return any(float(n) == value for n in re.findall(r"(?<![\d.])\d+(?![\d.])", said))
+    if re.fullmatch(r"(\w+_)?(ratio|factor)", key):
+        times = re.findall(r"(\d+(?:\.\d+)?) times", said)
+        return any(abs(float(n) - value) <= tolerance * abs(value) for n in times)
+    return False
 
 
 def _number(key: str, value: float, answer: Answer, tolerance: float) -> str:
@@ -388,7 +391,7 @@ def _number(key: str, value: float, answer: Answer, tolerance: float) -> str:
     names = number.figures or (key.removesuffix("_at_least"),)
     said = next((answer.figures[n] for n in names if n in answer.figures), None)
     if not isinstance(said, int | float):
-        return "" if _in_words(key, value, answer) else f"{key} is not said"
+        return "" if _in_words(key, value, answer, tolerance) else f"{key} is not said"
     here = said / number.unit
     right = here >= value if number.at_least else abs(here - value) <= tolerance * abs(value)
     return "" if right else f"{key}: {here:.4g}, expected {value:g}"

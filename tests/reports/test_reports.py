@@ -214,6 +214,15 @@ def test_a_number_is_found_by_the_words_of_its_name() -> None:
     assert not _judged({"verdict": "info", "activations_gib": 2.0}, **figures)
 
 
+def test_a_count_or_a_ratio_may_stand_in_words() -> None:
+    counted = {"verdict": "error", "rule": "values differ in batch", "count_mismatches": 4}
+    assert _judged(counted, _finding("error", "4 values differ, of the batch"))
+    assert not _judged(counted, _finding("error", "14 values differ, of the batch"))
+    ratio = {"verdict": "silent_wrong", "ratio": 2.0, "tolerance": 0.03}
+    assert _judged(ratio, _finding("error", "losses are 2.0 times too large"))
+    assert not _judged(ratio, _finding("error", "losses are 3.0 times too large"))
+
+
 def test_whether_it_fits_is_asked_by_degree() -> None:
     expected = {"verdict": "ok", "fits_by_ep": {2: False, 8: True}}
     assert _judged(expected, fits_with_ep_2="no", fits_with_ep_8="yes")
