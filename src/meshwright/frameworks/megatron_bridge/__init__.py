@@ -44,6 +44,8 @@ def recognizes(parsed: Parsed) -> float:
         return 0.0
     if any(n.startswith(("trainer.", "exp_manager.")) for n in spelled):
         return 0.2
+    if {"model.micro_batch_size", "model.global_batch_size"} & set(spelled):
+        return 0.3  # NeMo 1 keeps the batch with the model
     if _OTHERS & set(spelled):
         return 0.25
     return min(telling.sure(mesh, common, 0) + 0.1 * (sections > 0), 0.95)

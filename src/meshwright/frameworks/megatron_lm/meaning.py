@@ -8,6 +8,7 @@ megatron/training/arguments.py does (0.12 to 0.20.dev).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.megatron_lm.layout import read_layout
@@ -149,8 +150,8 @@ def experts(m: Meanings) -> None:
 def context(m: Meanings) -> None:
     """The way keys and values travel between context-parallel ranks."""
     stated = m.value("cp_comm_type", "p2p")
-    kinds = stated if isinstance(stated, list) else [stated]
-    kinds = [str(kind) for kind in kinds] or ["p2p"]
+    listed = stated if isinstance(stated, list) else re.split(r"[\s,]+", str(stated).strip("[]"))
+    kinds = [str(kind).strip("\"' ") for kind in listed] or ["p2p"]
     m.follow("cp_comm_types", kinds, "cp_comm_type")
     m.follow("cp_comm_type", kinds[0] if len(set(kinds)) == 1 else kinds, "cp_comm_type")
     word = _CONTEXT.get(kinds[0])

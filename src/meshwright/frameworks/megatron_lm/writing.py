@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     Translation = Callable[[dict[str, Any], Job], tuple[dict[str, Any], dict[str, Any]]]
 
 _LAYOUTS_SINCE = {"megatron-lm": (0, 13)}
+_PROGRAMS = {
+    "megatron-lm": "pretrain_gpt.py",
+    "mindspeed": "pretrain_gpt.py",
+    "ms-swift-megatron": "megatron sft",
+    "slime": "train.py",
+}
 _SILENT = frozenset({"init_model_with_meta_device", "qk_norm", "recompute_num_layers"})
 
 
@@ -67,7 +73,13 @@ def express_as(
         away = {*refused, *said_otherwise}
         return {name: why for name, why in found.items() if name not in away}
 
-    return Expressed(settings=settings, launch=launch(job), lost=Deferred(lost), refused=refused)
+    return Expressed(
+        settings=settings,
+        launch=launch(job),
+        lost=Deferred(lost),
+        refused=refused,
+        program=_PROGRAMS.get(framework.name, ""),
+    )
 
 
 def _with_positions(raw: Mapping[str, Any]) -> dict[str, Any]:

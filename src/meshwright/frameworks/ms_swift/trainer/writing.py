@@ -44,6 +44,7 @@ def express(job: Job, version: str) -> Expressed:
         launch=launch_of(job),
         lost=lost(gone, REASONS, own.title),
         refused=refused,
+        program="swift sft",
     )
 
 
