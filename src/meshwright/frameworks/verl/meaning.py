@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 ACTOR = "actor_rollout_ref.actor."
 MODEL = "actor_rollout_ref.model."
+OVERRIDES = ACTOR + "optim.override_optimizer_config."
 ROLLOUT = "actor_rollout_ref.rollout."
 MEGATRON_WORDS = ("ppo_megatron_trainer", "megatron")
+_FUSED_CHUNKS = 8
+_MOST_SAMPLES = 10**7
 _MESH = ("tp", "pp", "cp", "ep", "etp", "sequence_parallel", "use_distributed_optimizer")
 
 
@@ -256,26 +259,48 @@ def _common(m: Meanings, names: Names) -> None:
     rank = m.field(names.lora)
     m.give("lora_rank", rank if isinstance(rank, int) else 0, names.lora)
     m.give("masked_loss", True)
+    fused = MODEL + "use_fused_kernels"
+    m.give("fused_loss", True)
+    m.give("loss_chunks", _FUSED_CHUNKS if m.field(fused) else 1, fused)
     if m.value("recompute_modules") is not None:
         m.follow("recompute_modules", _modules(m), "recompute_modules")
-    offload = names.fsdp + "optimizer_offload"
-    m.give("optimizer_offload", bool(m.field(offload)), offload)
+    _optimizer_offload(m, names)
     interval = m.value("checkpoint_interval_steps")
     if not isinstance(interval, int) or interval < 1:
         m.follow("checkpoint_interval_steps", None, "checkpoint_interval_steps")
     m.give("resume", m.field("trainer.resume_mode") == "resume_path", "trainer.resume_mode")
 
 
+def _optimizer_offload(m: Meanings, names: Names) -> None:
+    """States on the host: between phases, or in training too (Megatron's optimizer)."""
+    resting = (names.fsdp + "optimizer_offload", names.megatron + "optimizer_offload")
+    training = OVERRIDES + "optimizer_cpu_offload"
+    share = OVERRIDES + "optimizer_offload_fraction"
+    held = bool(m.config.stated(training))
+    m.give("optimizer_offload", held or bool(m.field(*resting)), *resting, training)
+    if held:
+        part = m.config.stated(share)
+        part = float(part) if isinstance(part, int | float) and 0 <= part <= 1 else 1.0
+        m.give("offload_optimizer", part, training, share)
+
+
 def _batch(m: Meanings, names: Names) -> None:
     """Samples of an update are the global batch; a step makes several updates."""
-    _micro_batch(m, names)
-    if names is not PPO:
+    if names is PPO:
+        _prompts(m)
+    else:
         m.give("rollout_batch_size", UNKNOWN)
         m.give("mini_batch_size", UNKNOWN)
         if m.is_stated("data.train_batch_size"):
             batch = m.field("data.train_batch_size")
             m.give("global_batch_size", batch, "data.train_batch_size")
-        return
+    _micro_batch(m, names)
+    if names is PPO:
+        _accumulation(m)
+
+
+def _prompts(m: Meanings) -> None:
+    """Samples of a step and of an update, each prompt answered several times."""
     prompts, mini, answers = (
         m.value(v) for v in ("rollout_batch_size", "mini_batch_size", "rollout_n")
     )
@@ -284,16 +309,17 @@ def _batch(m: Meanings, names: Names) -> None:
     m.follow("samples_per_step", prompts * answers, "rollout_batch_size", "rollout_n")
     m.follow("global_batch_size", mini * answers, "mini_batch_size", "rollout_n")
     m.follow("updates_per_step", prompts / mini, "rollout_batch_size", "mini_batch_size")
-    _accumulation(m, mini * answers)
+    if isinstance(dp := m.value("dp"), int):
+        m.follow("samples_per_rank", mini * answers / dp, "mini_batch_size", "rollout_n")
 
 
 def _micro_batch(m: Meanings, names: Names) -> None:
     """Samples of a forward pass: stated by GPU or for all, or what a budget of tokens holds."""
     seq_len, budget = m.value("seq_len"), m.value("max_token_len_per_gpu")
-    dynamic = bool(m.value("dynamic_batch_size", False))
-    if dynamic and isinstance(seq_len, int) and isinstance(budget, int) and seq_len > 0:
-        samples = max(budget * m.count("cp") // seq_len, 1)
-        m.follow("micro_batch_size", samples, "max_token_len_per_gpu")
+    if m.value("dynamic_batch_size", False):
+        if isinstance(seq_len, int) and isinstance(budget, int) and seq_len > 0:
+            samples = max(budget * m.count("cp") // seq_len, 1)
+            m.follow("micro_batch_size", _whole_share(m, samples), "max_token_len_per_gpu")
         return
     per_gpu, overall = (m.config.stated(name) for name in names.micro)
     if isinstance(per_gpu, int) and per_gpu > 0:
@@ -302,14 +328,28 @@ def _micro_batch(m: Meanings, names: Names) -> None:
         m.give("micro_batch_size", max(overall // world, 1), names.micro[1])
 
 
-def _accumulation(m: Meanings, samples: int) -> None:
-    """Forward passes of a rank in one update."""
-    micro, dp = m.value("micro_batch_size"), m.value("dp")
+def _whole_share(m: Meanings, samples: int) -> int:
+    """The most samples, `samples` at most, that share out those of a rank without a rest.
+
+    Micro-batches that are filled up to a budget of tokens differ in size, so none can be left over.
+    """
+    batch, dp = m.value("global_batch_size"), m.value("dp")
+    if not isinstance(batch, int) or not 0 < batch <= _MOST_SAMPLES:
+        return samples
     if not isinstance(dp, int):
+        return int(2 ** (samples.bit_length() - 1))
+    if batch % dp:
+        return 1
+    share = batch // dp
+    return next(n for n in range(min(samples, share), 0, -1) if share % n == 0)
+
+
+def _accumulation(m: Meanings) -> None:
+    """Forward passes of a rank in one update."""
+    micro, share = m.value("micro_batch_size"), m.value("samples_per_rank")
+    if share is None or not isinstance(micro, int) or m.value("dynamic_batch_size", False):
         return
-    m.follow("samples_per_rank", samples / dp, "mini_batch_size", "rollout_n")
-    if isinstance(micro, int) and not m.value("dynamic_batch_size", False):
-        passes = samples / dp / micro
-        m.follow("accumulation_steps", passes, "micro_batch_size", "mini_batch_size")
-        if passes == int(passes) and passes >= 1:
-            m.follow("gradient_accumulation_steps", int(passes), "micro_batch_size")
+    passes = share / micro
+    m.follow("accumulation_steps", passes, "micro_batch_size", "mini_batch_size")
+    if passes == int(passes) and passes >= 1:
+        m.follow("gradient_accumulation_steps", int(passes), "micro_batch_size")
