@@ -161,6 +161,6 @@ def moe_layers(frequency: Any, layers: int) -> tuple[bool, ...] | None:
         ]
     if isinstance(frequency, list) and len(frequency) == layers:
         return tuple(bool(bit) for bit in frequency)
-    if isinstance(frequency, int) and frequency > 1:
+    if isinstance(frequency, int) and frequency > 1 and layers <= _MOST:
         return tuple(i % frequency == 0 for i in range(layers))
     return None

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
 
 PACKAGE = "meshwright.rules.framework"
-_UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError)
+_UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 """What a rule raises on a configuration whose values are missing, of another type or zero."""
 
 _BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")

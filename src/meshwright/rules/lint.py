@@ -14,7 +14,7 @@ from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
-from meshwright.rules.demand import demands_of, message, verdict
+from meshwright.rules.demand import demands_of, message, suggested, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
 
@@ -216,7 +216,7 @@ def _finding(
         source=rule.source,
         notes=(f"demanded by {rule.scope}",),
     )
-    changes = dict(rule.suggest(knobs)) if rule.suggest else {}
+    changes = suggested(rule, knobs)
     return pointed_demand(finding, reading, looked_at, changes, safe=rule.safe, edits=edits)
 
 

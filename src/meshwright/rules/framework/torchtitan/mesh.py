@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from meshwright.frameworks.knobs import Knobs
 
+MOST_LAYERS = 4096  # of any model
 _DIMS = "torchtitan torchtitan/distributed/parallel_dims.py ParallelDims (0.3.0)"
 _TRAINER = "torchtitan torchtitan/trainer.py"
 _DECODER = "torchtitan torchtitan/models/common/decoder.py Decoder.Config.update_from_config"
@@ -381,7 +382,8 @@ def _(k: Knobs) -> str:
 def _(k: Knobs) -> Mapping[str, Any]:
     ends = k.get("first_stage_less_layers", 1) + k.get("last_stage_less_layers", 1)
     slots = int(k.num_hidden_layers + ends)
-    legal = [each for each in range(1, slots + 1) if -(-slots // each) % k.pp == 0]
+    each_of = range(1, min(slots, MOST_LAYERS) + 1)
+    legal = [each for each in each_of if -(-slots // each) % k.pp == 0]
     nearest = sorted(legal, key=lambda each: abs(each - k.layers_per_stage))
     return {"layers_per_stage": nearest[0]} if nearest else {}
 
