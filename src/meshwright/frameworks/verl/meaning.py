@@ -91,7 +91,9 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     names = _names(m)
     _machine(m)
     _lengths(m, names)
-    if _runs_megatron(m, names):
+    below = "megatron" if _runs_megatron(m, names) else "fsdp"
+    m.give("rl_backend", below, names.strategy)
+    if below == "megatron":
         _megatron(m, names)
     else:
         _fsdp(m, names)
