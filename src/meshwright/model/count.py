@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from meshwright.model.architecture import (
@@ -217,7 +218,7 @@ def parameters(model: Model, *, mtp: bool = True) -> ParameterCount:
         active=ends.total + sum(active[run.block] * run.count for run in runs),
         embedding=ends.embedding + ends.position_embedding,
         head=ends.head + ends.head_bias,
-        by_layer=tuple(counts[run.block].total for run in runs for _ in range(run.count)),
+        by_layer=tuple(chain.from_iterable(repeat(count.total, n) for count, n in weighted)),
         by_group=_by_group(ends, weighted),
     )
 

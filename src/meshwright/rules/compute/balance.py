@@ -107,9 +107,10 @@ def imbalance(job: Job) -> Any:
     stages = [stage_layers(job, np.minimum(rank, last)) for rank in (last, *range(most))]
     heaviest = np.maximum.reduce([np.asarray(_stage_flops(job, s)) for s in stages])
     model = job.model
-    blocks = (*model.layers, *(run.block for run in model.mtp for _ in range(run.count)))
     heads = 1 + sum(run.count for run in model.mtp)
-    whole = sum(_forward_flops(b, model, job.workload.seq_len) for b in blocks)
+    seq_len = job.workload.seq_len
+    runs = (*model.runs, *model.mtp)
+    whole = sum(run.count * _forward_flops(run.block, model, seq_len) for run in runs)
     whole += heads * 2.0 * model.hidden_size * model.vocab_size
     copies = np.where(job.plan.schedule == int(Schedule.DUALPIPE), 2, 1)
     return heaviest * np.asarray(job.plan.pp) / (whole * copies)
