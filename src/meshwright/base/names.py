@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def question(suggestions: Iterable[str]) -> str:
     return f"did you mean {' or '.join(suggestions)}?"
 
 
+@lru_cache(maxsize=2**14)
 def slug(name: str) -> str:
     """Lower case with separators dropped, so that "Llama_3 70B" and "llama-3-70b" agree."""
     return "".join(char for char in name.lower() if char.isalnum() or char == ".")
@@ -56,6 +58,8 @@ def _likeness(wanted: str, candidate: str) -> float:
 def _ratio(wanted: str, candidate: str) -> float:
     """Their likeness in 0..1, 0 where the letters they share already rule out a near one."""
     letters = len(wanted) + len(candidate)
+    if 2 * min(len(wanted), len(candidate)) < _CUTOFF * letters:
+        return 0.0
     shared = sum(min(wanted.count(c), candidate.count(c)) for c in set(wanted) & set(candidate))
     if 2 * shared < _CUTOFF * letters:
         return 0.0
