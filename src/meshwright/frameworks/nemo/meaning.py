@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _GATED = {"swiglu": "silu", "geglu": "gelu", "reglu": "relu"}
 _NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm", "layernorm1p": "LayerNorm"}
+_ANSWERS = "model.data.train_ds."
 _FSDP2 = ("pytorch", "fsdp2")
 
 
@@ -28,6 +29,7 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     meaning(m)
     adapters(m)
     _gpus(m)
+    _fine_tuning(m)
     return m.given
 
 
@@ -87,3 +89,10 @@ def _gpus(m: Meanings) -> None:
         m.given["gpus_per_node"] = Value(value=UNKNOWN, settings=m.stating("gpus_per_node"))
     elif isinstance(devices, int) and isinstance(nodes, int) and m.stating("num_nodes"):
         m.follow("num_gpus", devices * max(nodes, 1), "gpus_per_node", "num_nodes")
+
+
+def _fine_tuning(m: Meanings) -> None:
+    """Training sets of prompts and answers: the prompts carry no loss unless it is asked for."""
+    sets = tuple(name for name in m.config.settings if name.startswith(_ANSWERS))
+    if sets and m.config.stated(_ANSWERS + "answer_only_loss") is not False:
+        m.give("masked_loss", True, *sets)
