@@ -292,8 +292,6 @@ NUMBERS: tuple[tuple[str, Number], ...] = (
     (r"speedup_over_tp\d+_at_least", Number(figures=(), at_least=True)),
     (r"speed_ratio", Number(figures=("speed_against_nvlink",))),
     (r"ratio", Number(figures=("speedup_unsharded", "metrics_ratio"))),
-    (r"effective_gb_s", Number(figures=("gather_bytes_per_s",), unit=GB)),
-    (r"tokens_in_failing_sample", Number(figures=("tokens_that_fit",))),
     (r"gbs(_\w)?", Number(figures=("global_batch_size",))),
 )
 LISTS = {"valid_tp": "valid_tp"}
@@ -301,6 +299,7 @@ THEIRS = re.compile(
     r"(tool|rule|their)_|tolerance$"
 )  # what the wrong estimate says, not the answer
 MEASURED = re.compile(r"(slowdown_|speed_)?ratio|observed_\w+|mfu")
+OF_THE_RUN = re.compile(r"(effective|implied|measured|actual)_\w+|\w+_in_failing_\w+")
 
 
 def _is_number(value: Any) -> bool:
@@ -308,10 +307,17 @@ def _is_number(value: Any) -> bool:
 
 
 def not_compared(expected: Mapping[str, Any]) -> list[str]:
-    """Numbers that are left out: the wrong estimate's own, measurements without a tolerance."""
+    """Numbers that are left out: the wrong estimate's own, measurements without a tolerance.
+
+    Also what was worked out from the run's own measurements, which no input states.
+    """
     loose = "tolerance" not in expected
     numeric = [k for k, v in expected.items() if _is_number(v) and k != "tolerance"]
-    return [k for k in numeric if THEIRS.match(k) or (loose and MEASURED.fullmatch(k))]
+    return [
+        k
+        for k in numeric
+        if THEIRS.match(k) or OF_THE_RUN.fullmatch(k) or (loose and MEASURED.fullmatch(k))
+    ]
 
 
 def numbers(expected: Mapping[str, Any], answer: Answer) -> Iterable[str]:
