@@ -10,6 +10,7 @@ from meshwright.frameworks.framework import framework
 from meshwright.frameworks.read import read_text
 from meshwright.frameworks.torchtitan.meaning import SCHEDULES, layers_by_stage
 from meshwright.frameworks.torchtitan.models import PRESETS, recipe_model, registered
+from meshwright.frameworks.torchtitan.recipes import recipes
 from meshwright.model.catalogue import presets
 from meshwright.plan.words import CHOICES
 
@@ -277,3 +278,34 @@ def test_defaults_change_with_the_release():
     assert not table.find("training.batch_size", "0.2").exists_in("0.2")
     assert table.find("parallelism.expert_tensor_parallel_degree", "0.2").exists_in("0.2")
     assert not table.find("parallelism.expert_tensor_parallel_degree", "0.3").exists_in("0.3")
+
+
+def test_a_command_line_starts_from_its_recipe():
+    line = "torchrun -m torchtitan.train --module llama3 --config llama3_405b"
+    reading = read_text(f"{line} --training.local_batch_size 4\n", file="run.sh")
+    expected = {
+        "model_name": "llama-3.1-405b",
+        "tp": 8,
+        "precision": "fp8",
+        "recompute": "full",
+        "compile": True,
+        "async_tp": True,
+        "seq_len": 8192,
+        "micro_batch_size": 4,
+        "loss_chunks": 8,
+    }
+    assert {name: reading.value(name) for name in expected} == expected
+    assert reading.settings_of("tp")[0].spelled == "--config"
+    assert [s.spelled for s in reading.settings_of("local_batch_size")] == [
+        "--training.local_batch_size"
+    ]
+
+
+def test_recipes_state_fields_of_the_table():
+    table = framework("torchtitan").table
+    for values in recipes().values():
+        for name, text in values.items():
+            field = table.find(name, "0.3")
+            assert field is not None, name
+            assert field.exists_in("0.3"), name
+            assert field.read(text or None)[1] == "", name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.setting import UNKNOWN, Value
 from meshwright.frameworks.torchtitan.model import give_model, is_before, spec_text
+from meshwright.frameworks.torchtitan.recipes import with_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,8 @@ _FEWER_STAGES = (
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in torchtitan's units."""
-    m = Meanings(config, values)
+    full, stated = with_recipe(config, values)
+    m = Meanings(full, stated)
     give_model(m)
     _mesh(m)
     _batch(m)
@@ -68,7 +70,8 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     _recompute(m)
     _checkpoints(m)
     _runtime(m)
-    return m.given
+    recipe = {name: value for name, value in stated.items() if values.get(name) != value}
+    return {**recipe, **m.given}
 
 
 # Mesh and batch
