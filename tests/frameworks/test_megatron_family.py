@@ -31,6 +31,10 @@ WRITTEN = (
 )
 SPLIT = {"layout", "first_stage_layers", "last_stage_layers", "embedding_in_split", "loss_in_split"}
 PRESETS = ("llama-3.1-8b", "qwen3-30b-a3b", "llama-3.2-1b", "deepseek-v2-lite", "deepseek-v3")
+WHOLE = (
+    "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 64 "
+    "--seq-length 64 --micro-batch-size 1"
+)
 powers = st.sampled_from([1, 2, 4])
 
 
@@ -216,8 +220,9 @@ def test_a_written_layout_reads_back(layers, mtp):
 @pytest.mark.parametrize(
     ("text", "stage"),
     [
-        ("", 0),
-        ("--use-distributed-optimizer", 1),
+        ("", 1),
+        ("--bf16", 0),
+        ("--bf16 --use-distributed-optimizer", 1),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads", 2),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy no_shard", 0),
         ("--use-megatron-fsdp", 3),
@@ -237,7 +242,8 @@ def test_the_default_sharding_strategy_changed_with_0_18():
 @pytest.mark.parametrize(
     ("text", "precision", "grad_bytes"),
     [
-        ("--micro-batch-size 1", "fp32", 4),
+        ("--micro-batch-size 1", "bf16", 4),
+        (WHOLE, "fp32", 4),
         ("--bf16", "bf16", 4),
         ("--bf16 --grad-reduce-in-bf16", "bf16", 2),
         ("--bf16 --main-grads-dtype bf16", "bf16", 2),

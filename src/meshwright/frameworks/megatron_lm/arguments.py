@@ -6,13 +6,22 @@ from typing import TYPE_CHECKING
 
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.megatron_lm.meaning import meaning
+from meshwright.frameworks.setting import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.frameworks.reading import Config
-    from meshwright.frameworks.setting import Value
 
+_REQUIRED = (
+    *("num_hidden_layers", "hidden_size", "num_attention_heads", "max_position_embeddings"),
+    *("micro_batch_size", "seq_len"),
+)
+_PRECISION = ("bf16", "fp16", "fp8_format", "fp4_format", "fp8_hybrid", "fp8_e4m3")
+_SHARDING = (
+    *("use_distributed_optimizer", "use_megatron_fsdp", "use_torch_fsdp2", "use_custom_fsdp"),
+    *("zero_stage_stated", "optimizer"),
+)
 _SPLIT_PATHS = ("--train-data-path", "--valid-data-path", "--test-data-path")
 _CHECKPOINTED = ("--activations-checkpoint-method", "--checkpoint-activations")
 
@@ -22,9 +31,24 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     m = Meanings(config, values)
     _older(m)
     _activation(m)
+    silent = _says_nothing_of_precision(m)
+    if silent:
+        m.given["bf16"] = Value(value=True, default=True)
     meaning(m)
+    if silent and not any(m.stating(v) for v in _SHARDING):
+        m.given["zero_stage"] = Value(value=1, default=True)
     _data(m)
     return m.given
+
+
+def _says_nothing_of_precision(m: Meanings) -> bool:
+    """Whether the arguments are a part of a list that says elsewhere what it trains in.
+
+    Megatron refuses a list without the arguments it requires, so such a list is not whole; what it
+    leaves out is then what everyone runs (bf16, the distributed optimizer), not the default.
+    """
+    whole = all(m.stating(variable) for variable in _REQUIRED)
+    return not whole and not any(m.stating(variable) for variable in _PRECISION)
 
 
 def _older(m: Meanings) -> None:

@@ -69,6 +69,16 @@ def recognizes_trainer(parsed: Parsed) -> float:
     return min(0.15 * own + 0.2 * bool(trained & set(spelled)), 0.85)
 
 
+def version_of_megatron(parsed: Parsed) -> str:
+    """Arguments that 4.0 took away betray a version before it."""
+    from meshwright.frameworks.field import load_table, release
+
+    table = load_table(__name__, "ms-swift-megatron")
+    found = (table.find(setting.spelled) for setting in parsed.settings)
+    old = any(f is not None and f.until and release(f.until) < (4,) for f in found)
+    return "3.12" if old else ""
+
+
 def interpret_megatron(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the table does not say; see `megatron`."""
     from meshwright.frameworks.ms_swift import megatron
@@ -126,6 +136,7 @@ FRAMEWORKS = (
         recognizes=recognizes_megatron,
         interpret=interpret_megatron,
         express=express_megatron,
+        version_of=version_of_megatron,
         aliases=("megatron-swift", "swift-megatron"),
         stack="megatron",
     ),

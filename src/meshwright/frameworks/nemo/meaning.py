@@ -82,6 +82,14 @@ def _shape(m: Meanings) -> None:
         m.follow("normalization", _NORMS.get(norm.lower(), norm), "normalization")
 
 
+def _data(m: Meanings) -> None:
+    """Fine-tuning data carries a loss on the answers alone."""
+    tuned = ("model.data.train_ds.", "model.peft.", "peft.")
+    names = [name for name in m.config.settings if name.startswith(tuned)]
+    if names:
+        m.give("masked_loss", True, *names[:1])
+
+
 def _gpus(m: Meanings) -> None:
     """Devices and nodes of the trainer; "auto" or -1 devices are not known."""
     devices, nodes = m.value("gpus_per_node"), m.value("num_nodes")
