@@ -259,16 +259,5 @@ def _edit(reading: Reading, name: str, value: Any) -> Edit | None:
     if setting is None:
         last = next(reversed(list(settings.values())), None)
         return edit.insert(reading.config.sources[0], name, value, last)
-    return None if is_flag else edit.replace_value(setting, _text(value, setting.source.syntax))
+    return None if is_flag else edit.replace_value(setting, value)
 
-
-def _text(value: Any, syntax: str) -> str:
-    """A value as a syntax writes it."""
-    if isinstance(value, bool):
-        return str(value) if syntax == "python" else str(value).lower()
-    if isinstance(value, str) and syntax in ("json", "toml", "python"):
-        return f'"{value}"'
-    if isinstance(value, list | tuple):
-        joined = [_text(item, syntax) for item in value]
-        return " ".join(joined) if syntax == "shell" else f"[{', '.join(joined)}]"
-    return str(value)
