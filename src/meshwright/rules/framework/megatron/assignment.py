@@ -44,6 +44,9 @@ def last_group_is_too_small(k: Knobs) -> bool:
     The group is pp unless --microbatch-group-size-per-virtual-pipeline-stage says otherwise. torch
     takes some remainders that Megatron refuses, and the other way round.
 
+    Fails: megatron-lm 0.19: --num-virtual-stages-per-pipeline-rank 2
+        --pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 10
+        # 4 GPUs
     Fails: knobs(vpp=2, pp=4, num_microbatches=10)
     Passes: knobs(vpp=2, pp=4, num_microbatches=12)
     Passes: knobs(vpp=2, pp=4, num_microbatches=9, mb_group=5)

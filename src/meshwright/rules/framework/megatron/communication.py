@@ -130,6 +130,9 @@ def kernels_start_in_any_order(k: Knobs) -> bool:
 
     One hardware queue guarantees it. FSDP and the overlap of experts want several queues instead.
 
+    Fails: megatron-lm 0.19: CUDA_DEVICE_MAX_CONNECTIONS=8 torchrun gpt.py
+        --tensor-model-parallel-size 2
+        # 8 x H100-80GB
     Fails: knobs(tp=2, cp=1, gpu_cc=90, cuda_device_max_connections=8)
     Passes: knobs(tp=2, cp=1, gpu_cc=90, cuda_device_max_connections=1)
     Passes: knobs(tp=2, cp=1, gpu_cc=100, cuda_device_max_connections=8)

@@ -142,8 +142,8 @@ def rampup_counts_iterations(k: Knobs) -> bool:
 def rampup_counts_samples(k: Knobs) -> bool:
     """Bridge wants the opposite of the old Megatron-LM: a ramp goes with train_iters.
 
-    Fails: knobs(rampup_batch_size=[32, 32, 100000], train_samples=512000)
-    Passes: knobs(rampup_batch_size=[32, 32, 100000], train_samples=None)
+    Fails: megatron-bridge 0.6: train.rampup_batch_size=[32,32,100000] train.train_samples=512000
+    Passes: megatron-bridge 0.6: train.rampup_batch_size=[32,32,100000]
     """
     return k.get("rampup_batch_size") is not None and k.get("train_samples") is not None
 
@@ -189,9 +189,21 @@ def packs_are_batched(k: Knobs) -> bool:
     Make the packs longer instead of putting several into a micro-batch.
 
     Fails: knobs(packing="offline", micro_batch_size=2)
-    Passes: knobs(packing="offline", micro_batch_size=1)
+    Fails: megatron-bridge 0.6: dataset.packed_sequence_size=4096 train.micro_batch_size=2
+    Passes: megatron-bridge 0.6: dataset.packed_sequence_size=4096 train.micro_batch_size=1
     """
-    return bool(k.packing == "offline" and k.micro_batch_size != 1)
+    return _packing(k) == "offline" and bool(k.micro_batch_size != 1)
+
+
+def _packing(k: Knobs) -> str:
+    """How sequences are packed: "offline", "in_batch" or "none"."""
+    stated = k.get("packing")
+    if stated is not None:
+        return str(stated)
+    if k.get("in_batch_packing"):
+        return "in_batch"
+    made = k.get("offline_packing") or (k.get("packed_sequence_size") or 0) > 0
+    return "offline" if made else "none"
 
 
 @demand(
@@ -209,10 +221,10 @@ def packs_are_batched(k: Knobs) -> bool:
 def nothing_to_pack(k: Knobs) -> bool:
     """Packing inside a micro-batch joins its sequences; one sequence leaves nothing to join.
 
-    Fails: knobs(packing="in_batch", micro_batch_size=1)
-    Passes: knobs(packing="in_batch", micro_batch_size=4)
+    Fails: megatron-bridge 0.6: dataset.enable_in_batch_packing=true train.micro_batch_size=1
+    Passes: megatron-bridge 0.6: dataset.enable_in_batch_packing=true train.micro_batch_size=4
     """
-    return bool(k.packing == "in_batch" and k.micro_batch_size < 2)
+    return _packing(k) == "in_batch" and bool(k.micro_batch_size < 2)
 
 
 @demand(
@@ -274,9 +286,9 @@ def shapes_are_exchanged(k: Knobs) -> bool:
 def data_sources_compete(k: Knobs) -> bool:
     """A blend (--data-path), paths by split and --mock-data exclude each other.
 
-    Fails: knobs(data_path=["corpus"], mock_data=True)
+    Fails: megatron-lm 0.19: --data-path corpus --mock-data
     Fails: knobs(n_data_sources=2)
-    Passes: knobs(data_path=["corpus"], mock_data=False)
+    Passes: megatron-lm 0.19: --data-path corpus
     Passes: knobs(n_data_sources=1)
     """
     return _data_sources(k) > 1

@@ -30,7 +30,8 @@ def transfers_cannot_overlap(k: Knobs) -> bool:
     """In plain 1F1B every transfer is needed at once; only chunks leave something to overlap with.
 
     Fails: knobs(overlap_pp=True, pp=4, vpp=1)
-    Passes: knobs(overlap_pp=True, pp=4, vpp=2)
+    Passes: megatron-bridge 0.6: model.overlap_p2p_comm=true model.pipeline_model_parallel_size=4
+        model.virtual_pipeline_model_parallel_size=2
     """
     return bool(k.is_stated("overlap_pp") and k.overlap_pp and k.pp > 1 and k.vpp == 1)
 

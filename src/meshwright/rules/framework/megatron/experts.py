@@ -252,6 +252,9 @@ def padding_for_no_quantizer(k: Knobs) -> bool:
 
     The allgather dispatcher has no place for the padding.
 
+    Fails: megatron-lm 0.19: --bf16 --moe-router-padding-for-quantization --num-experts 8
+    Passes: megatron-lm 0.19: --bf16 --moe-router-padding-for-quantization --num-experts 8
+        --fp8-format hybrid --moe-token-dispatcher-type alltoall
     Fails: knobs(router_padding=True, precision="bf16")
     Fails: knobs(router_padding=True, precision="fp8", moe_token_dispatcher_type="allgather")
     Passes: knobs(router_padding=True, precision="fp8", moe_token_dispatcher_type="alltoall")

@@ -103,9 +103,15 @@ def padding_does_not_reach_the_ranks(k: Knobs) -> bool:
 
     Both together need lcm(2*cp, cp*tp): neither the larger of the two nor their product.
 
-    Fails: knobs(make_sequence_length_divisible_by=4, tp=4, cp=2, sequence_parallel=True)
-    Passes: knobs(make_sequence_length_divisible_by=8, tp=4, cp=2, sequence_parallel=True)
-    Passes: knobs(make_sequence_length_divisible_by=4, tp=4, cp=2, sequence_parallel=False)
+    Fails: nemo-rl: policy.make_sequence_length_divisible_by=4
+        policy.megatron_cfg.tensor_model_parallel_size=4
+        policy.megatron_cfg.context_parallel_size=2 policy.megatron_cfg.sequence_parallel=true
+    Passes: nemo-rl: policy.make_sequence_length_divisible_by=8
+        policy.megatron_cfg.tensor_model_parallel_size=4
+        policy.megatron_cfg.context_parallel_size=2 policy.megatron_cfg.sequence_parallel=true
+    Passes: nemo-rl: policy.make_sequence_length_divisible_by=4
+        policy.megatron_cfg.tensor_model_parallel_size=4
+        policy.megatron_cfg.context_parallel_size=2 policy.megatron_cfg.sequence_parallel=false
     """
     return bool(k.make_sequence_length_divisible_by % _divisor(k))
 
@@ -146,9 +152,12 @@ def packs_end_in_half_a_block(k: Knobs) -> bool:
 
     Under sequence parallelism a pack must divide by 32 * tp (and cp).
 
-    Fails: knobs(packed=True, sequence_parallel=True, tp=4, fp8_recipe="mxfp8")
-    Passes: knobs(packed=True, sequence_parallel=True, tp=4, fp8_recipe="tensorwise")
-    Passes: knobs(packed=True, sequence_parallel=True, tp=1, fp8_recipe="mxfp8")
+    Fails: ms-swift-megatron 4.4.2: --packing true --sequence_parallel true
+        --tensor_model_parallel_size 4 --fp8_format e4m3 --fp8_recipe mxfp8
+    Passes: ms-swift-megatron 4.4.2: --packing --sequence_parallel --tensor_model_parallel_size 4
+        --fp8_recipe tensorwise
+    Passes: ms-swift-megatron 4.4.2: --packing --sequence_parallel --tensor_model_parallel_size 1
+        --fp8_recipe mxfp8
     """
     split = k.tp > 1 and k.sequence_parallel
     return bool(k.packed and split and k.fp8_recipe == "mxfp8")
@@ -181,8 +190,9 @@ def losses_count_context_ranks(k: Knobs) -> bool:
     The reduction of metrics must leave cp out, the correction of gradients must count it in; early
     releases had it the other way round.
 
-    Fails: knobs(cp=2)
-    Passes: knobs(cp=1)
+    Fails: skyrl: trainer.strategy=megatron
+        trainer.policy.megatron_config.context_parallel_size=2
+    Passes: skyrl: trainer.policy.megatron_config.context_parallel_size=1
     """
     return bool(k.cp > 1)
 

@@ -28,9 +28,9 @@ DUALPIPE_V = ("dualpipe-v", "dualpipev")
 def dualpipe_excludes(k: Knobs) -> bool:
     """DualPipeV brings its own order of chunks, which other features have not been written for.
 
-    Fails: knobs(schedule="dualpipe-v", cp=2)
-    Fails: knobs(schedule="dualpipe-v", cp=1, overlap_grad_reduce=True)
-    Passes: knobs(schedule="dualpipe-v", cp=1, overlap_grad_reduce=False)
+    Fails: mindspeed: --schedules-method dualpipev --context-parallel-size 2
+    Fails: mindspeed: --schedules-method dualpipev --context-parallel-size 1 --overlap-grad-reduce
+    Passes: mindspeed: --schedules-method dualpipev --context-parallel-size 1
     """
     if k.schedule not in DUALPIPE_V:
         return False
@@ -56,8 +56,10 @@ def dualpipe_excludes(k: Knobs) -> bool:
 def one_chunk_is_no_interleaving(k: Knobs) -> bool:
     """A rank would hold one virtual stage, which is plain 1F1B; Megatron takes it as that.
 
-    Fails: knobs(num_layers_per_virtual_stage=8, pp=4, num_hidden_layers=32)
-    Passes: knobs(num_layers_per_virtual_stage=4, pp=4, num_hidden_layers=32)
+    Fails: mindspeed: --num-layers-per-virtual-pipeline-stage 8 --pipeline-model-parallel-size 4
+        --num-layers 32
+    Passes: mindspeed: --num-layers-per-virtual-pipeline-stage 4 --pipeline-model-parallel-size 4
+        --num-layers 32
     """
     return bool(k.num_layers_per_virtual_stage * k.pp == k.num_hidden_layers)
 
@@ -76,8 +78,10 @@ def one_chunk_is_no_interleaving(k: Knobs) -> bool:
 def experts_do_not_fill_both_axes(k: Knobs) -> bool:
     """With --moe-tp-extend-ep tensor-parallel ranks hold different whole experts.
 
-    Fails: knobs(moe_tp_extend_ep=True, num_experts=8, tp=4, ep=4)
-    Passes: knobs(moe_tp_extend_ep=True, num_experts=16, tp=4, ep=4)
+    Fails: mindspeed: --moe-tp-extend-ep --num-experts 8 --tensor-model-parallel-size 4
+        --expert-model-parallel-size 4
+    Passes: mindspeed: --moe-tp-extend-ep --num-experts 16 --tensor-model-parallel-size 4
+        --expert-model-parallel-size 4
     """
     return bool(k.moe_tp_extend_ep and k.num_experts % (k.tp * k.ep))
 
@@ -95,8 +99,8 @@ def experts_do_not_fill_both_axes(k: Knobs) -> bool:
 def dualpipe_with_tied_embeddings(k: Knobs) -> bool:
     """In a V embedding and head share a rank, but MindSpeed has no reduction for that case.
 
-    Fails: knobs(schedule="dualpipe-v", tie_word_embeddings=True)
-    Passes: knobs(schedule="dualpipe-v", tie_word_embeddings=False)
+    Fails: mindspeed: --schedules-method dualpipev
+    Passes: mindspeed: --schedules-method dualpipev --untie-embeddings-and-output-weights
     """
     return bool(k.schedule in DUALPIPE_V and k.tie_word_embeddings)
 
@@ -122,9 +126,11 @@ def forward_hides_no_backward(k: Knobs) -> bool:
 
     Fails: knobs(moe_fb_overlap=True, etp=1, ep=8, pp=4, vpp=1, schedule="1f1b",
         moe_token_dispatcher_type="alltoall")
-    Fails: knobs(moe_fb_overlap=True, etp=2, ep=8, pp=1)
-    Passes: knobs(moe_fb_overlap=True, etp=1, ep=8, pp=4, vpp=1, schedule="dualpipe-v",
-        moe_token_dispatcher_type="alltoall")
+    Fails: mindspeed: --moe-fb-overlap --expert-tensor-parallel-size 2
+        --expert-model-parallel-size 8 --pipeline-model-parallel-size 1
+    Passes: mindspeed: --moe-fb-overlap --expert-tensor-parallel-size 1
+        --expert-model-parallel-size 8 --pipeline-model-parallel-size 4
+        --schedules-method dualpipev --moe-token-dispatcher-type alltoall
     """
     if not k.moe_fb_overlap:
         return False

@@ -32,8 +32,8 @@ def layer_offload_in_a_pipeline(k: Knobs) -> bool:
     A pipeline has several micro-batches under way and returns to them in another order. Use
     fine-grained activation offloading, or recompute.
 
-    Fails: knobs(cpu_offloading=True, pp=2)
-    Passes: knobs(cpu_offloading=True, pp=1)
+    Fails: megatron-lm 0.19: --cpu-offloading-num-layers 4 --pipeline-model-parallel-size 2
+    Passes: megatron-lm 0.19: --cpu-offloading-num-layers 4 --pipeline-model-parallel-size 1
     """
     return bool(k.cpu_offloading and k.pp > 1)
 
@@ -52,8 +52,8 @@ def layer_offload_in_a_pipeline(k: Knobs) -> bool:
 def offloaded_and_recomputed(k: Knobs) -> bool:
     """What is recomputed was never kept, so there is nothing to offload.
 
-    Fails: knobs(cpu_offloading=True, recompute="full")
-    Passes: knobs(cpu_offloading=True, recompute="none")
+    Fails: megatron-lm 0.19: --cpu-offloading-num-layers 4 --recompute-granularity full
+    Passes: megatron-lm 0.19: --cpu-offloading-num-layers 4
     """
     return bool(k.cpu_offloading and k.recompute != "none")
 
@@ -72,7 +72,8 @@ def last_layer_is_offloaded(k: Knobs) -> bool:
     """The last layer's activations are needed at once; the swap has nothing to hide behind.
 
     Fails: knobs(cpu_offloading=True, cpu_offloading_num_layers=8, num_hidden_layers=8)
-    Passes: knobs(cpu_offloading=True, cpu_offloading_num_layers=7, num_hidden_layers=8)
+    Fails: megatron-lm 0.19: --cpu-offloading-num-layers 8 --num-layers 8
+    Passes: megatron-lm 0.19: --cpu-offloading-num-layers 7 --num-layers 8
     """
     return bool(k.cpu_offloading and not 0 <= k.cpu_offloading_num_layers < k.num_hidden_layers)
 
@@ -164,6 +165,8 @@ def registered_segments_move(k: Knobs) -> bool:
     """NCCL registers the buffers that a graph uses, and expandable segments are mapped anew.
 
     Fails: knobs(expandable_segments=True, cuda_graph_impl="transformer_engine")
+    Fails: megatron-lm 0.19: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torchrun gpt.py
+        --cuda-graph-impl transformer_engine
     Passes: knobs(expandable_segments=True, cuda_graph_impl="transformer_engine",
         nccl_graph_register=0)
     """
@@ -236,8 +239,9 @@ def norms_hold_every_multiprocessor(k: Knobs) -> bool:
 def shards_expect_another_order(k: Knobs) -> bool:
     """Megatron-FSDP builds its device mesh for the usual order, with data parallelism inside.
 
+    Fails: megatron-bridge 0.6: dist.use_tp_pp_dp_mapping=true ddp.use_megatron_fsdp=true
     Fails: knobs(rank_order="tp-cp-ep-pp-dp", use_megatron_fsdp=True)
-    Passes: knobs(rank_order="tp-cp-ep-dp-pp", use_megatron_fsdp=True)
+    Passes: megatron-bridge 0.6: dist.use_tp_pp_dp_mapping=false ddp.use_megatron_fsdp=true
     """
     return bool(k.rank_order == "tp-cp-ep-pp-dp" and k.use_megatron_fsdp)
 

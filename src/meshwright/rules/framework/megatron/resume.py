@@ -150,6 +150,8 @@ def converter_builds_first_stages(k: Knobs) -> bool:
     Only tied models look at it. Convert to one stage and reshard through a distributed checkpoint.
 
     Fails: knobs(converter_saver="core", pp=2, model_ties_embeddings=True)
+    Passes: megatron-lm: python tools/checkpoint/convert.py --saver core
+        --target-pipeline-parallel-size 1
     Passes: knobs(converter_saver="core", pp=1, model_ties_embeddings=True)
     Passes: knobs(converter_saver="core", pp=2, model_ties_embeddings=False)
     """

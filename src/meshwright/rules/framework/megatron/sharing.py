@@ -79,7 +79,8 @@ def quantized_gather_has_no_buffer(k: Knobs) -> bool:
     """MXFP8 weights are quantized after the gather, which lands in the idle gradient buffer.
 
     Fails: knobs(fp8_param_gather=True, fp8_recipe="mxfp8", reuse_grad_buf_for_mxfp8_param_ag=False)
-    Passes: knobs(fp8_param_gather=True, fp8_recipe="mxfp8", reuse_grad_buf_for_mxfp8_param_ag=True)
+    Passes: megatron-bridge 0.6: ddp.fp8_param_gather=true model.fp8_recipe=mxfp8
+        ddp.reuse_grad_buf_for_mxfp8_param_ag=true
     """
     gathers = k.fp8_param_gather and k.fp8_recipe == "mxfp8" and not k.get("use_megatron_fsdp")
     return bool(gathers and not k.reuse_grad_buf_for_mxfp8_param_ag)

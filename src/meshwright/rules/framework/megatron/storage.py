@@ -81,8 +81,10 @@ def save_is_bound_to_its_layout(k: Knobs) -> bool:
 def asynchronous_save_has_no_worker(k: Knobs) -> bool:
     """The process that writes in the background is started once and kept; no other way is left.
 
-    Fails: knobs(checkpoint_async=True, use_persistent_ckpt_worker=False)
-    Passes: knobs(checkpoint_async=True, use_persistent_ckpt_worker=True)
+    Fails: megatron-bridge 0.6: checkpoint.async_save=true
+        checkpoint.use_persistent_ckpt_worker=false
+    Passes: megatron-bridge 0.6: checkpoint.async_save=true
+        checkpoint.use_persistent_ckpt_worker=true
     """
     return bool(k.checkpoint_async and not k.use_persistent_ckpt_worker)
 
@@ -125,8 +127,8 @@ def asynchronous_save_is_turned_off(k: Knobs) -> bool:
 def format_cannot_be_written_later(k: Knobs) -> bool:
     """Only formats whose shards are planned before they are written can be handed to a worker.
 
-    Fails: knobs(checkpoint_async=True, ckpt_format="torch")
-    Passes: knobs(checkpoint_async=True, ckpt_format="torch_dist")
+    Fails: megatron-bridge 0.6: checkpoint.async_save=true checkpoint.ckpt_format=torch
+    Passes: megatron-bridge 0.6: checkpoint.async_save=true checkpoint.ckpt_format=torch_dist
     """
     return bool(k.checkpoint_async and k.ckpt_format not in ASYNCHRONOUS_FORMATS)
 
@@ -262,7 +264,7 @@ def local_checkpoints_have_no_place(k: Knobs) -> bool:
 def step_of_no_checkpoint(k: Knobs) -> bool:
     """A step selects one of the checkpoints below the load path, and there is no such path.
 
-    Fails: knobs(ckpt_step=10, ckpt_load=None)
-    Passes: knobs(ckpt_step=10, ckpt_load="checkpoints")
+    Fails: megatron-bridge 0.6: checkpoint.ckpt_step=10
+    Passes: megatron-bridge 0.6: checkpoint.ckpt_step=10 checkpoint.load=checkpoints
     """
     return k.get("ckpt_step") is not None and k.get("ckpt_load") is None

@@ -30,6 +30,10 @@ def key_heads_are_not_replicated(k: Knobs) -> bool:
 
     From 0.16 on a KV head may be replicated where tp is a multiple of their number.
 
+    Fails: megatron-lm 0.14: --group-query-attention --num-query-groups 2
+        --num-attention-heads 32 --tensor-model-parallel-size 4
+    Passes: megatron-lm 0.19: --group-query-attention --num-query-groups 2
+        --num-attention-heads 32 --tensor-model-parallel-size 4
     Fails: knobs(framework="megatron-lm 0.14", num_key_value_heads=2, tp=4)
     Passes: knobs(framework="megatron-lm 0.14", num_key_value_heads=8, tp=4)
     """
@@ -130,8 +134,9 @@ def neighbors_were_the_same_rank(k: Knobs) -> bool:
 def virtual_stages_are_stated_twice(k: Knobs) -> bool:
     """Layers a virtual stage, virtual stages a rank and a layout all fix the number of chunks.
 
-    Fails: knobs(n_vpp_specs=2)
-    Passes: knobs(n_vpp_specs=1)
+    Fails: megatron-lm 0.19: --num-layers-per-virtual-pipeline-stage 2
+        --num-virtual-stages-per-pipeline-rank 2
+    Passes: megatron-lm 0.19: --num-virtual-stages-per-pipeline-rank 2
     """
     return bool(k.n_vpp_specs > 1)
 
@@ -175,8 +180,8 @@ def layout_forgets_mtp(k: Knobs) -> bool:
 
     That is the last virtual stage of its rank, and not the first rank; write them as 'm'.
 
-    Fails: knobs(pipeline_layout="Et*15|t*15L", layout_mtp_layers=0, mtp_num_layers=1)
-    Passes: knobs(pipeline_layout="Et*15|t*15mL", layout_mtp_layers=1, mtp_num_layers=1)
+    Fails: megatron-lm 0.19: --pipeline-model-parallel-layout "Et*15|t*15L" --mtp-num-layers 1
+    Passes: megatron-lm 0.19: --pipeline-model-parallel-layout "Et*15|t*15mL" --mtp-num-layers 1
     Fails: knobs(pipeline_layout="Etm|tL", layout_mtp_layers=1, mtp_num_layers=1,
         mtp_on_first_rank=True)
     """
@@ -225,8 +230,8 @@ def nothing_to_split_over(k: Knobs) -> bool:
 
     The library refuses the pair; nothing changes when the setting goes.
 
-    Fails: knobs(sequence_parallel=True, tp=1)
-    Passes: knobs(sequence_parallel=True, tp=2)
+    Fails: megatron-bridge 0.6: model.sequence_parallel=true model.tensor_model_parallel_size=1
+    Passes: megatron-bridge 0.6: model.sequence_parallel=true model.tensor_model_parallel_size=2
     """
     return bool(k.is_stated("sequence_parallel") and k.sequence_parallel and k.tp == 1)
 

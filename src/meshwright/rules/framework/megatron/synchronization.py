@@ -329,7 +329,7 @@ def outer_sharding_of_replicas(k: Knobs) -> bool:
 def two_fsdp(k: Knobs) -> bool:
     """Both would wrap the same modules and own the same parameters.
 
-    Fails: knobs(use_megatron_fsdp=True, use_torch_fsdp2=True)
-    Passes: knobs(use_megatron_fsdp=True, use_torch_fsdp2=False)
+    Fails: megatron-bridge 0.6: ddp.use_megatron_fsdp=true dist.use_torch_fsdp2=true
+    Passes: megatron-bridge 0.6: ddp.use_megatron_fsdp=true dist.use_torch_fsdp2=false
     """
     return bool(k.use_megatron_fsdp and k.use_torch_fsdp2)
