@@ -260,4 +260,3 @@ def _edit(reading: Reading, name: str, value: Any) -> Edit | None:
         last = next(reversed(list(settings.values())), None)
         return edit.insert(reading.config.sources[0], name, value, last)
     return None if is_flag else edit.replace_value(setting, value)
-
