@@ -6,6 +6,7 @@ the value that was asked for and every other setting still has its own.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
@@ -28,7 +29,7 @@ def replace_value(setting: Setting, text_value: Any) -> Edit:
     names it. MeshwrightError where no edit changes this setting alone.
     """
     source = setting.source
-    before = parse(source).settings
+    before = _stated(source)
     position = _position(setting, before)
     for span, text in replacements(setting, text_value):
         edit = Edit(file=source.file, start=span.start, end=span.end, text=text)
@@ -40,7 +41,7 @@ def replace_value(setting: Setting, text_value: Any) -> Edit:
 def remove(setting: Setting) -> Edit:
     """The edit that takes a setting out; MeshwrightError where cutting would break the file."""
     source, whole = setting.source, setting.whole
-    before = parse(source).settings
+    before = _stated(source)
     position = _position(setting, before)
     edit = Edit(file=source.file, start=whole.start, end=whole.end, text="")
     if whole.start < whole.end and position is not None:
@@ -56,7 +57,7 @@ def insert(source: Source, name: str, value: Any, near: Setting | None = None) -
 
     MeshwrightError where the file has no place for it.
     """
-    before = parse(source).settings
+    before = _stated(source)
     for at, text in insertions(source, name, value, near=near, settings=before):
         edit = Edit(file=source.file, start=at, end=at, text=text)
         after = _settings(source, edit)
@@ -96,6 +97,12 @@ def compatible(edits: Iterable[Edit]) -> tuple[tuple[Edit, ...], tuple[Edit, ...
         )
         (later if clash else kept).append(edit)
     return tuple(kept), tuple(later)
+
+
+@lru_cache(maxsize=8)
+def _stated(source: Source) -> tuple[Setting, ...]:
+    """The settings of a file before any edit, read once for all edits of it."""
+    return parse(source).settings
 
 
 def _position(setting: Setting, settings: Sequence[Setting]) -> int | None:
