@@ -101,3 +101,17 @@ def test_recognized_among_all() -> None:
     parsed = parse_source(Source(file="a.yaml", text=text, syntax="yaml"))
     ranked = sorted(all_frameworks(), key=lambda f: -f.recognizes(parsed))
     assert ranked[0].name == "axolotl"
+
+
+def test_a_mesh_of_ones_is_no_mesh() -> None:
+    ones = "dp_shard_size: 1\ndp_replicate_size: 1\ntensor_parallel_size: 1\n"
+    assert read(ones).value("dp_shard") is None
+    assert (
+        read("dp_shard_size: 1\ndp_replicate_size: 2\ntensor_parallel_size: 2\n").value("dp_shard")
+        == 1
+    )
+
+
+def test_experts_are_an_axis_beside_the_shards() -> None:
+    reading = read("expert_parallel_size: 2\ndp_shard_size: 4\nfsdp_version: 2\n")
+    assert values(reading, "ep", "dp_shard") == (2, 8)

@@ -43,6 +43,7 @@ _FACTS = {
     "per_device_train_batch_size": "micro_batch_size",
     "max_grad_norm": "max_grad_norm",
 }
+_INSIDE = ("fsdp_config.version", "fsdp_config.fsdp_version")  # where older files have it
 DEFAULT_RANK = 8
 
 
@@ -55,10 +56,19 @@ def meaning(config: Config, values: Mapping[str, Value]) -> dict[str, Value]:
     _give_attention(m)
     give_optimizer(m, "optimizer")
     _give_data(m)
+    _give_expert_shards(m)
     give_run(m, _arguments(m))
-    if m.count("cp") > 1:
-        m.follow("context_parallel", "ring", "cp")  # ring-flash-attn passes keys around
+    if m.count("cp") > 1:  # ring-flash-attn passes keys around, not accelerate's own rotation
+        m.follow("context_parallel", "ring", "cp")
+        m.follow("ring_cp", 1)
     return m.given
+
+
+def _give_expert_shards(m: Meanings) -> None:
+    """Experts are an axis of their own beside the shards, whose ranks read different data."""
+    shards, experts = m.value("dp_shard"), m.count("ep")
+    if isinstance(shards, int) and shards > 0 and experts > 1:
+        m.follow("dp_shard", shards * experts, "dp_shard", "ep")
 
 
 def _give_lora(m: Meanings) -> None:
@@ -128,7 +138,7 @@ def _arguments(m: Meanings) -> Arguments:
         fsdp=FSDP,
         fsdp_on=on,
         fsdp_strategy=next((w for w in words if strategy_of(w)), ""),
-        fsdp_version=1,
+        fsdp_version=2 if "2" in [str(m.config.stated(n)) for n in _INSIDE] else 1,
         facts=stated_facts(m, _FACTS, DEFAULTS) | _mixed_facts(m, arithmetic),
     )
 

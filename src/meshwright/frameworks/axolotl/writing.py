@@ -34,6 +34,7 @@ MESH = Mesh(
     tp="tensor_parallel_size",
     cp="context_parallel_size",
     ep="expert_parallel_size",
+    experts_beside=True,
 )
 _REASONS = {
     **REASONS,

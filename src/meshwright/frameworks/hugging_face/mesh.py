@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from meshwright.frameworks.meanings import Meanings
 
+_AXES = ("tp", "pp", "cp", "ep", "ulysses", "dp_replicate")
 _ROTATIONS = {"allgather": "all-gather", "alltoall": "ring"}
 
 
@@ -28,7 +29,9 @@ def give_context(m: Meanings) -> None:
 
 
 def give_shards(m: Meanings) -> None:
-    """A shard degree of -1 fills the world, and is not a degree."""
+    """A shard degree of -1 fills the world, and is not a degree; nor is a mesh of ones."""
+    if m.value("dp_shard") == 1 and all(m.count(axis) == 1 for axis in _AXES):
+        m.follow("dp_shard", None, "dp_shard")
     if m.value("dp_shard") == -1:
         m.follow("dp_shard_auto", True, "dp_shard")
         world = m.value("num_gpus")

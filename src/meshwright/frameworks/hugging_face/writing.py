@@ -56,6 +56,7 @@ class Mesh:
     ulysses: str = ""
     ep: str = ""
     strategy: str = ""  # of a ring: allgather or alltoall
+    experts_beside: bool = False  # experts are an axis beside the shards
 
 
 HF_MESH = Mesh(
@@ -137,7 +138,8 @@ def mesh_settings(plan: Plan, mesh: Mesh) -> dict[str, Any]:
     sharded = plan.zero_stage == 3 and runs_by(plan) == "fsdp"
     beside = plan.tp > 1 or plan.cp > 1 or plan.dp_replicate > 1
     if sharded and beside and mesh.shard:
-        settings[mesh.shard] = max(int(plan.dp // plan.dp_replicate), 1)
+        experts = int(plan.ep) if mesh.experts_beside else 1
+        settings[mesh.shard] = max(int(plan.dp // plan.dp_replicate) // experts, 1)
         if plan.dp_replicate > 1 and mesh.replicate:
             settings[mesh.replicate] = int(plan.dp_replicate)
     return settings

@@ -159,6 +159,8 @@ def _give_rest(m: Meanings) -> None:
         if word is not None:
             m.give("optimizer", word, name)
             break
+    if m.value("checkpoints_kept", 0) < 0:
+        m.follow("checkpoints_kept", 0, "checkpoints_kept")  # OLMo keeps all at -1
     compiled = any(n.startswith("compile") for n in m.config.settings)
     if compiled:
         m.give("compile", m.config.stated("compile") is not False, "compile")
