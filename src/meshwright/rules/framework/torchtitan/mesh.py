@@ -223,22 +223,26 @@ def pipeline_cuts_the_local_batch(k: Knobs) -> bool:
     """
     if _degree(k, "pp") == 1:
         return False
-    micro = k.micro_batch_size
-    return bool(micro < 1 or k.local_batch_size % micro)
+    return bool(_pipelined(k) < 1 or k.local_batch_size % _pipelined(k))
+
+
+def _pipelined(k: Knobs) -> int:
+    """Sequences of one pipeline micro-batch."""
+    stated = k.get("pipeline_micro_batch_size")
+    return int(k.micro_batch_size if stated is None else stated)
 
 
 @pipeline_cuts_the_local_batch.message
 def _(k: Knobs) -> str:
     return (
-        f"local_batch_size {k.local_batch_size} in micro-batches of {k.micro_batch_size} over pp "
-        f"{k.pp}"
+        f"local_batch_size {k.local_batch_size} in micro-batches of {_pipelined(k)} over pp {k.pp}"
     )
 
 
 @pipeline_cuts_the_local_batch.fix
 def _(k: Knobs) -> Mapping[str, Any]:
-    fitting = [d for d in divisors(int(k.local_batch_size)) if d <= max(k.micro_batch_size, 1)]
-    return {"micro_batch_size": fitting[-1]}
+    fitting = [d for d in divisors(int(k.local_batch_size)) if d <= max(_pipelined(k), 1)]
+    return {"pipeline_micro_batch_size": fitting[-1]}
 
 
 def _sequence_unit(k: Knobs) -> int:
