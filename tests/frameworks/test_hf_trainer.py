@@ -136,6 +136,7 @@ def test_a_deepspeed_file_fills_auto_and_contradicts(tmp_path: Path) -> None:
     assert reading.config.framework.name == "hf-trainer"
     names = ("zero_stage", "offload_params", "precision", "param_bytes", "master_weights")
     assert values(reading, *names) == (3, True, "bf16", 2, True)
+    assert reading.value("model_build") == "sharded"
     assert values(reading, "micro_batch_size", "gradient_accumulation_steps") == (2, 4)
     found = {m["deepspeed"]: m for m in reading.value("ds_hf_mismatches")}
     assert set(found) == {"train_batch_size", "gradient_clipping", "optimizer.params.betas"}

@@ -142,6 +142,8 @@ def _give_deepspeed(m: Meanings) -> None:
     m.give("offload_optimizer", float(optimizer), _D + "offload_optimizer_device")
     m.give("optimizer_offload", optimizer, _D + "offload_optimizer_device")
     m.give("offload_params", weights, _D + "offload_param_device")
+    if stage == 3 and truth(m.config.stated(_D + "zero3_init_flag")):
+        m.give("model_build", "sharded", _D + "zero3_init_flag")
     steps = m.config.stated(_D + "gradient_accumulation_steps")
     if isinstance(steps, int):
         m.give("gradient_accumulation_steps", steps, _D + "gradient_accumulation_steps")

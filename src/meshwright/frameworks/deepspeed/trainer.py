@@ -137,7 +137,8 @@ def under_trainer(
     """The JSON's meaning with the trainer's values for "auto", given to the trainer's `m`.
 
     `facts` are the trainer's arguments by transformers' names, defaults included; `arithmetic` is
-    what the trainer asks for. The trainer's batch counts, as its loader makes the batches.
+    what the trainer asks for. The trainer's batch counts, as its loader makes the batches. At stage
+    3 from_pretrained builds the model in shards.
     """
     theirs = Meanings(inner.config, inner.values)
     give_widths(theirs, arithmetic_of(inner.config, arithmetic))
@@ -148,6 +149,8 @@ def under_trainer(
             m.given[variable] = value
     if inner.value("ds_optimizer") is not None:
         m.given["optimizer"] = inner.values["optimizer"]
+    if inner.value("zero_stage") == 3 and m.value("model_build") is None:
+        m.given["model_build"] = Value(value="sharded", settings=inner.settings_of("zero_stage"))
     for name in TRIAD[:2]:
         stated = inner.values.get(name)
         if stated is None or not isinstance(stated.value, int):

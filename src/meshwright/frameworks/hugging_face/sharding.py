@@ -79,6 +79,8 @@ def give_fsdp(
         m.give("recompute", "full", names.checkpointing)
     if names.checkpointing_offload and truth(m.field(names.checkpointing_offload)):
         m.give("offload_activations", 1.0, names.checkpointing_offload)
+    if names.efficient_loading and truth(m.config.stated(names.efficient_loading)):
+        m.give("model_build", "first_rank", names.efficient_loading)
     if names.state_dict and m.is_stated(names.state_dict):
         whole = str(m.field(names.state_dict)).upper().startswith("FULL")
         m.give("checkpoint_gathered", whole, names.state_dict)
