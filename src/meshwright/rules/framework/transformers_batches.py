@@ -109,3 +109,30 @@ def accumulation_counts_tokens(k: Knobs) -> bool:
     Passes: knobs(framework="transformers 4.45", gradient_accumulation_steps=1)
     """
     return bool(k.version) and (k.gradient_accumulation_steps or 1) > 1
+
+
+@demand(
+    "CMP225",
+    "DeepSpeed's activation_checkpointing block checkpoints nothing",
+    severity=Severity.WARNING,
+    section="6.2",
+    scope="transformers",
+    source="DeepSpeed docs/code-docs/source/activation-checkpointing.rst; transformers DeepSpeed "
+    "documentation, activation checkpointing",
+    consequence="no error: all activations are kept, as if the block were not there",
+    confidence="doc",
+    says="activation_checkpointing in the DeepSpeed config with recompute = {recompute}",
+    suggest={"gradient_checkpointing": True},
+)
+def recompute_is_asked_of_the_trainer(k: Knobs) -> bool:
+    """The block sets how DeepSpeed's own checkpoint function works, which models here do not call.
+
+    The models of transformers recompute when the trainer's gradient_checkpointing says so.
+
+    Fails: knobs(framework="transformers 5.23", use_deepspeed=True, recompute="none",
+        ds_config_keys=["bf16", "activation_checkpointing"])
+    Passes: knobs(framework="transformers 5.23", use_deepspeed=True, recompute="full",
+        gradient_checkpointing=True, ds_config_keys=["bf16", "activation_checkpointing"])
+    """
+    stated = "activation_checkpointing" in (k.get("ds_config_keys") or ())
+    return stated and k.recompute == "none" and not k.get("gradient_checkpointing", False)
