@@ -42,7 +42,7 @@ def judged(text, file):
                     **place,
                 )
             )
-    findings.append(Finding(code="CFG202", severity=Severity.INFO, message="note", file=file))
+    findings.append(Finding(code="CFG202", severity=Severity.INFO, message="note"))  # of no place
     return Checked(
         file=file, framework="f", findings=tuple(findings), sources={file: text}, summary="f: tp"
     )

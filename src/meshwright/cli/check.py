@@ -171,7 +171,8 @@ def _wanted(report: Report, asked: dict[str, Any]) -> Report:
 
     def kept(checked: Checked) -> Checked:
         chosen = wanted(checked.findings, select=select, ignore=ignore)
-        loud = (f for f in chosen if f.severity >= least and not is_silenced(f, silent))
+        placed = (f if f.file else f.replace(file=checked.file) for f in chosen)
+        loud = (f for f in placed if f.severity >= least and not is_silenced(f, silent))
         return checked.replace(findings=tuple(loud))
 
     files = tuple(kept(checked) for checked in report.files)
