@@ -155,6 +155,7 @@ def _give_deepspeed(m: Meanings) -> None:
 
 def _give_megatron(m: Meanings, names: tuple[str, ...]) -> None:
     """Megatron-LM under accelerate: its degrees stand in the table."""
+    m.give("use_megatron_lm", True, *names)
     m.give("use_fsdp", False, *names)
     m.give("use_deepspeed", False, *names)
     shards = truth(m.field(_M + "use_distributed_optimizer"))

@@ -58,13 +58,16 @@ def mesh_is_the_processes(k: Knobs) -> bool:
     """Replicas * shards * tp * cp must be the processes that were started.
 
     All degrees 1 is plain replication over all of them. With DeepSpeed's Ulysses back end
-    accelerate skips the check.
+    accelerate skips the check, and Megatron-LM below it has a mesh of its own.
 
     Fails: knobs(framework="accelerate 1.15", dp_shard=4, tp=1, num_gpus=8)
     Passes: knobs(framework="accelerate 1.15", dp_shard=4, tp=2, num_gpus=8)
     Passes: knobs(framework="accelerate 1.15", dp_shard=1, tp=1, num_gpus=8)
+    Passes: knobs(framework="accelerate 1.15", tp=2, num_gpus=8, use_megatron_lm=True)
     """
     if _degree(k, "ulysses") > 1 or runs_deepspeed(k) or k.get("dp_shard_auto", False):
+        return False
+    if k.get("use_megatron_lm", False):
         return False
     return _product(k) not in (1, k.num_gpus)
 
