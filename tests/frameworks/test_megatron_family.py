@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -383,3 +386,34 @@ def test_mindspeed_names_the_context_algorithm():
     said = framework("mindspeed").express(job, "")
     assert said.settings["--ulysses-degree-in-cp"] == 4
     assert "context_parallel" not in said.lost
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**40), 2**40),
+    st.floats(allow_nan=True),
+    st.text(max_size=12),
+    st.lists(st.one_of(st.integers(-3, 9), st.text(max_size=4)), max_size=4),
+    st.sampled_from(["0", "-1", "1e9", "p2p", "full", "Et|L", "(128,0)", "[1]*4", "null", "fp8"]),
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("megatron-lm", "megatron-bridge", "nemo", "nemo-rl", "skyrl", "slime", "mindspeed"),
+        *("ms-swift", "ms-swift-megatron"),
+    ],
+)
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_no_value_is_met_by_a_traceback(name, data):
+    own = framework(name)
+    fields = [f.name for f in own.table.fields if f.variable and not f.name.endswith(".*")]
+    chosen = data.draw(st.lists(st.sampled_from(fields), max_size=8, unique=True))
+    lines = [f"{field}={json.dumps(data.draw(JUNK))}" for field in chosen]
+    text = "\n".join(shlex.quote(line) for line in lines)
+    reading = read_text(text, file="o.overrides", framework=name)
+    drafted = draft(reading)
+    assert drafted.job.plan.tp >= 1
