@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 TYPES = ("int", "float", "bool", "flag", "off-flag", "str", "ints", "strs", "any")
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
+_MOST = 2**63  # a default of some frameworks; nothing that is set on purpose is larger
 _WORD_OF = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -58,7 +60,9 @@ class Field:
             return value, ""
         try:
             return _typed(self.type, value), ""
-        except (ValueError, TypeError, OverflowError):
+        except OverflowError:
+            return None, "is absurdly large"
+        except (ValueError, TypeError):
             return None, f"is not {_WORD_OF.get(self.type, self.type)}"
 
 
@@ -80,15 +84,24 @@ def _typed(kind: str, value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError
     if kind == "float":
-        return float(value)
+        return _bounded(float(value))
     number = float(value.replace("_", "")) if isinstance(value, str) else value
     if number != int(number):
         raise ValueError
-    return (
+    return _bounded(
         int(value.replace("_", ""))
         if isinstance(value, str) and "e" not in value.lower() and "." not in value
         else int(number)
     )
+
+
+def _bounded(number: Any) -> Any:
+    """A number that some setting may have; OverflowError for larger ones, ValueError for nan."""
+    if math.isnan(number):
+        raise ValueError
+    if abs(number) > _MOST:
+        raise OverflowError
+    return number
 
 
 def _items(value: Any) -> list[Any]:

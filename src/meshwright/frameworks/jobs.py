@@ -15,7 +15,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
 from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
 from meshwright.plan.plan import Plan, Recompute
-from meshwright.plan.words import FIELDS, read_word
+from meshwright.plan.words import FIELDS, LARGEST, read_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,8 @@ USUAL_SEQ_LEN = 4096
 SHORT_SEQ_LEN = 512  # what fits no such sequence fits none that is trained on
 USUAL_GPU = "H100"
 OTHER_GPU = "A100-80GB"
-_MOST_GPUS = 10**7
+_MOST_GPUS = 10**6  # as many nodes as a cluster may have
+_LARGEST_DIMENSION = 10**7
 _ROUNDS = 4  # micro-batches per stage where the batch is not stated
 
 
@@ -204,16 +205,25 @@ def _models(
     if known is not None:
         return known, known
     missing.append("model")
-    shape = {name: reading.value(name) for name in SHAPE}
+    shape = _shape(reading)
     try:
         return stand_ins(shape, experts=bool(plan.ep > 1))
     except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
         return stand_ins({}, experts=bool(plan.ep > 1))
 
 
+def _shape(reading: Reading) -> dict[str, Any]:
+    """The stated dimensions of the model, those that no model has left out."""
+    values = ((name, reading.value(name)) for name in SHAPE)
+    return {
+        name: None if isinstance(value, int) and abs(value) > _LARGEST_DIMENSION else value
+        for name, value in values
+    }
+
+
 def stated_model(reading: Reading) -> Model | None:
     """The model whose shape the configuration states, or that a name in it means."""
-    shape = {name: reading.value(name) for name in SHAPE}
+    shape = _shape(reading)
     if is_whole(shape) and reading.is_stated("num_hidden_layers"):
         name = reading.value("model_name")
         try:
@@ -335,7 +345,7 @@ def _workloads(
     """The workload that is stated, under either plan's data-parallel degree."""
     seq_len = reading.value("seq_len")
     lengths = (seq_len, seq_len)
-    if not isinstance(seq_len, int) or seq_len < 1:
+    if not isinstance(seq_len, int) or not 0 < seq_len <= LARGEST:
         missing.append("seq_len")
         lengths = (USUAL_SEQ_LEN, SHORT_SEQ_LEN)
     if _batch(reading, first) is None:
@@ -359,10 +369,10 @@ def _workloads(
 def _batch(reading: Reading, plan: Plan) -> int | None:
     """Sequences a step: stated, or micro-batch times accumulation times replicas."""
     stated = reading.value("global_batch_size")
-    if isinstance(stated, int) and stated > 0:
+    if isinstance(stated, int) and 0 < stated <= LARGEST:
         return stated
     accumulation = reading.value("gradient_accumulation_steps")
-    if isinstance(accumulation, int) and accumulation > 0:
+    if isinstance(accumulation, int) and 0 < accumulation <= LARGEST:
         return int(plan.micro_batch_size * accumulation * plan.dp)
     return None
 
