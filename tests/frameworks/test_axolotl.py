@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshwright.frameworks.framework import all_frameworks
-from meshwright.frameworks.read import read_text
+from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.reading import Reading
 from meshwright.frameworks.setting import Source
 from meshwright.frameworks.text import parse_source
@@ -94,6 +95,14 @@ def test_batch_loss_attention_and_packing() -> None:
     assert values(reading, *names) == (2, 4, True, True)
     names = ("fused_loss", "flash_attention", "optimizer", "seq_len")
     assert values(reading, *names) == (True, True, "adam-8bit", 8192)
+
+
+def test_a_launcher_and_its_file_are_one(tmp_path: Path) -> None:
+    (tmp_path / "axo.yml").write_text(HEAD + "adapter: qlora\nlora_r: 32\nbf16: true\n")
+    script = tmp_path / "run.sh"
+    script.write_text("axolotl train axo.yml\n")
+    reading = read_files([script])[0]
+    assert values(reading, "seq_len", "lora_rank", "base_weight_bits") == (8192, 32, 4)
 
 
 def test_recognized_among_all() -> None:

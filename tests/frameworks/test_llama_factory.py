@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshwright.frameworks.framework import all_frameworks
-from meshwright.frameworks.read import read_text
+from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.reading import Reading
 from meshwright.frameworks.setting import Source
 from meshwright.frameworks.text import parse_source
@@ -104,6 +105,19 @@ def test_deepspeed_in_place() -> None:
     )
     names = ("zero_stage", "param_bytes", "overlap_grad_reduce")
     assert values(reading, *names) == (1, 2, True)
+
+
+def test_a_launcher_and_its_file_are_one(tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(
+        HEAD + "finetuning_type: full\nbf16: true\ndeepspeed: ds_z3_config.json\ncutoff_len: 512\n"
+    )
+    script = tmp_path / "run.sh"
+    script.write_text("llamafactory-cli train train.yaml learning_rate=1e-5\n")
+    reading = read_files([script])[0]
+    assert reading.config.framework.name == "llama-factory"
+    names = ("zero_stage", "param_bytes", "lora_rank", "seq_len", "recompute")
+    assert values(reading, *names) == (3, 2, None, 512, "full")
+    assert reading.is_stated("zero_stage")
 
 
 def test_recognized_among_all() -> None:

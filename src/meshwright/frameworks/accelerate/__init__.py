@@ -43,8 +43,9 @@ def recognizes(parsed: Parsed) -> float:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the launch means, with what remarks tell of the program."""
     from meshwright.frameworks.accelerate.meaning import meaning
+    from meshwright.frameworks.hugging_face.merging import whole
 
-    return meaning(config, values)
+    return meaning(*whole(config, values))
 
 
 def shipped(setting: Setting) -> Reading | None:

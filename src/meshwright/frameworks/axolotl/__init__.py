@@ -41,8 +41,9 @@ def recognizes(parsed: Parsed) -> float:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the file means, together with the DeepSpeed JSON that it names."""
     from meshwright.frameworks.axolotl.meaning import meaning
+    from meshwright.frameworks.hugging_face.merging import whole
 
-    return meaning(config, values)
+    return meaning(*whole(config, values))
 
 
 def shipped(setting: Setting) -> Reading | None:

@@ -55,8 +55,9 @@ def version_of(parsed: Parsed) -> str:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the arguments mean, together with a DeepSpeed or accelerate file beside them."""
     from meshwright.frameworks.hf_trainer.meaning import meaning
+    from meshwright.frameworks.hugging_face.merging import whole
 
-    return meaning(config, values)
+    return meaning(*whole(config, values))
 
 
 def shipped(setting: Setting) -> Reading | None:

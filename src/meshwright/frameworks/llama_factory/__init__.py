@@ -40,9 +40,10 @@ def recognizes(parsed: Parsed) -> float:
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the file means, together with the DeepSpeed JSON that it names."""
+    from meshwright.frameworks.hugging_face.merging import whole
     from meshwright.frameworks.llama_factory.meaning import meaning
 
-    return meaning(config, values)
+    return meaning(*whole(config, values))
 
 
 def shipped(setting: Setting) -> Reading | None:

@@ -41,9 +41,10 @@ def recognizes(parsed: Parsed) -> float:
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the settings mean."""
+    from meshwright.frameworks.hugging_face.merging import whole
     from meshwright.frameworks.torch_fsdp.meaning import meaning
 
-    return meaning(config, values)
+    return meaning(*whole(config, values))
 
 
 FRAMEWORKS = (
