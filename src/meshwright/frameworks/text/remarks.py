@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LONGEST = 400  # characters of one comment that are looked at
 _COUNT = r"(?<![\w.-])(?P<{}>\d{{1,3}}(?:,\d{{3}})+|\d{{1,6}}|one|two|three|four|eight|sixteen)"
 _CARD = (
-    r"(?:(?:NVIDIA|AMD|GeForce|Tesla|Ascend|Huawei|Intel|RTX|Nvidia)[ -]?)*"
+    r"(?:(?:NVIDIA|AMD|GeForce|Tesla|Ascend|Huawei|Intel|RTX)[ -]?){0,3}"
     r"(?:GB[23]00|GH200|[ABH][1238]00|H20\b|H800|A800|V100|P100|B[123]00|T4\b|L4\b|L40S?|L20\b|A10G?\b"
     r"|A[346]0\b|A[56]000|A6000|RTX ?\d{4}|[2345]0[6789]0(?: ?Ti)?\b|MI[23]\d0[AX]?|910[A-D]?\d?\b"
     r"|Gaudi ?\d?)"
@@ -47,6 +47,7 @@ _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
         rf"{_COUNT.format('num_nodes')}[ -]*{_NODE}",
         r"\b(?P<single>single)[ -](?:node|host|machine)\b",
         rf"(?<![\w-]){_CARDS}",
+        r"\bpack(?:ed|s)?\b[^\n]{0,80}?(?<![\w.])(?P<packed_length>\d{3,7})[ ]+tokens\b",
     )
 )
 _WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "sixteen": 16}

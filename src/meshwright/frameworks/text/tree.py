@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.base.locate import Key
     from meshwright.frameworks.setting import Source
 
+_MOST_LEAVES = 20_000
 _OPENED = re.compile(r"(?:[&!]\S+\s+)*\{")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _LINE_REST = re.compile(r"[ \t]*,?[ \t]*(?:(?:#|//)[^\n]*)?(?:\r?\n|$)")
@@ -28,7 +30,10 @@ def parse_tree(source: Source) -> Parsed:
     if not isinstance(document.data, dict):
         findings = [*findings, _no_mapping(source)]
     read = _Tree(source, document)
-    settings = tuple(read.setting(key, before) for key, before in _leaves(document.data))
+    leaves = list(islice(_leaves(document.data), _MOST_LEAVES + 1))
+    if len(leaves) > _MOST_LEAVES:
+        leaves, findings = [], [*findings, _too_many(source)]
+    settings = tuple(read.setting(key, before) for key, before in leaves)
     findings = [*findings, *read.findings]
     return Parsed(
         source=source,
@@ -165,6 +170,11 @@ def _twice(document: Document, key: Key) -> Finding:
     return document.finding(
         key, f"{dotted(key)} {reason}", reason=reason, hint="keep one", severity=Severity.WARNING
     )
+
+
+def _too_many(source: Source) -> Finding:
+    message = f"holds more than {_MOST_LEAVES:,} values: data, no configuration; not read"
+    return Finding(message=message, severity=Severity.INFO, file=source.file, reason=message)
 
 
 def _no_mapping(source: Source) -> Finding:

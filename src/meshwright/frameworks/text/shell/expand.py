@@ -20,8 +20,8 @@ _OUTSIDE = re.compile(r"\$\w+\Z")
 _STATES = re.compile(r"(?:^|\s)(?:--?[A-Za-z]|[+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
 _BLANKS = re.compile(r"\s+")
 _LIST_NAME = re.compile(r"ARGS?|OPT|FLAG|EXTRA|PARAM|CMD|OVERRIDE", re.IGNORECASE)
-_MOST_BITS = 20_000
-_MOST_WORK = 1_000_000  # bits of arguments handled
+_MOST_BITS = 2_000
+_MOST_WORK = 300_000  # bits of arguments handled
 _LONGEST_VALUE = 200_000  # characters
 
 
