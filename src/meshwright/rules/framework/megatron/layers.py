@@ -165,6 +165,46 @@ def gather_overwrites_experts(k: Knobs) -> bool:
 
 
 @demand(
+    "MOD262",
+    "Vocabulary padded differently under each TP",
+    severity=Severity.WARNING,
+    section="5.2",
+    scope="megatron-core",
+    source="NVIDIA/Megatron-LM#1754; Megatron-LM megatron/training/tokenizer/tokenizer.py "
+    "_vocab_size_with_padding (0.19.2)",
+    confidence="arithmetic",
+    consequence="runs under another tp have another number of embedding rows: initialization and "
+    "softmax differ, and checkpoints do not fit",
+)
+def rows_depend_on_tensor_parallelism(k: Knobs) -> bool:
+    """The vocabulary is padded to a multiple of --make-vocab-size-divisible-by times tp.
+
+    Compare runs only where both paddings agree: choose a vocabulary that the larger unit divides.
+
+    Fails: megatron-lm 0.19: --vocab-size 50257 --make-vocab-size-divisible-by 1
+        --tensor-model-parallel-size 2
+    Passes: megatron-lm 0.19: --vocab-size 51200 --make-vocab-size-divisible-by 128
+        --tensor-model-parallel-size 2
+    """
+    stated = k.is_stated("make_vocab_size_divisible_by") and k.get("pads_vocab", True)
+    return bool(stated and k.tp > 1 and _rows(k, k.tp) != _rows(k, 1))
+
+
+def _rows(k: Knobs, tp: int) -> int:
+    """Rows of the embedding under a degree of tensor parallelism."""
+    unit = k.make_vocab_size_divisible_by * tp
+    return int(-(-k.vocab_size // unit) * unit)
+
+
+@rows_depend_on_tensor_parallelism.message
+def _(k: Knobs) -> str:
+    return (
+        f"{k.vocab_size} tokens pad to {_rows(k, k.tp)} rows under tp {k.tp} and to "
+        f"{_rows(k, 1)} without (make_vocab_size_divisible_by {k.make_vocab_size_divisible_by})"
+    )
+
+
+@demand(
     "MOD261",
     "Query groups without group-query attention",
     severity=Severity.ERROR,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
 
 PER_TENSOR_BLOCK, MXFP8_BLOCK = 16, 32
+BLOCKS = {"mxfp8": MXFP8_BLOCK, "blockwise": 128}  # tokens; per-tensor scaling needs 16
 
 
 @demand(
@@ -170,6 +171,44 @@ def _(k: Knobs) -> str:
         f"packs are padded to {PER_TENSOR_BLOCK} * {ranks} = {PER_TENSOR_BLOCK * ranks} tokens; "
         f"fp8_recipe mxfp8 under tp {degree(k, 'tp')} needs {MXFP8_BLOCK} * {ranks} = "
         f"{MXFP8_BLOCK * ranks}"
+    )
+
+
+@demand(
+    "DAT164",
+    "Pack that ends inside a quantization block",
+    severity=Severity.ERROR,
+    section="4.1",
+    scope="megatron-core; transformer-engine",
+    source="modelscope/ms-swift#9722; Megatron-LM megatron/core/fp8_utils.py get_fp8_align_size "
+    "(0.19.2)",
+    confidence="arithmetic",
+    consequence="the quantizer refuses this pack when it comes, some steps into the run",
+)
+def pack_ends_inside_a_block(k: Knobs) -> bool:
+    """Every rank quantizes its own part of a pack, in blocks of 16, 32 (MXFP8) or 128 tokens.
+
+    A pack must divide by the block times the ranks that its tokens are split over.
+
+    Fails: knobs(packed_length=31936, fp8=True, fp8_recipe="mxfp8", tp=4, sequence_parallel=True)
+    Passes: knobs(packed_length=32000, fp8=True, fp8_recipe="mxfp8", tp=4, sequence_parallel=True)
+    Passes: knobs(packed_length=31936, fp8=True, fp8_recipe="delayed", tp=4, sequence_parallel=True)
+    """
+    return bool(k.fp8 and k.packed_length % _block_over_ranks(k))
+
+
+def _block_over_ranks(k: Knobs) -> int:
+    """Tokens of a pack that give every rank whole blocks."""
+    ranks = degree(k, "cp") * (degree(k, "tp") if k.get("sequence_parallel") else 1)
+    return int(BLOCKS.get(str(k.get("fp8_recipe")), PER_TENSOR_BLOCK) * ranks)
+
+
+@pack_ends_inside_a_block.message
+def _(k: Knobs) -> str:
+    unit = _block_over_ranks(k)
+    return (
+        f"a pack of {k.packed_length} tokens with fp8_recipe {k.get('fp8_recipe')} under tp "
+        f"{degree(k, 'tp')}, cp {degree(k, 'cp')}: pad to a multiple of {unit}"
     )
 
 
