@@ -87,6 +87,8 @@ def fix(findings: Iterable[Finding], texts: Mapping[str, str], *, unsafe: bool =
     A finding that edits what an earlier one already does is left for the next check, as is one that
     edits a file that is not among `texts`.
     """
+    from meshwright.frameworks.text.edit import apply
+
     taken: list[Edit] = []
     mended: list[Finding] = []
     changed_plan = False
@@ -136,16 +138,6 @@ def _clear(one: Edit, other: Edit) -> bool:
     if (one.start, one.end) == (other.start, other.end):
         return False
     return one.end <= other.start or other.end <= one.start
-
-
-def apply(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with edits that do not overlap carried out; of those at one place the first first."""
-    parts: list[str] = []
-    at = 0
-    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
-        parts += [text[at : edit.start], edit.text]
-        at = edit.end
-    return "".join([*parts, text[at:]])
 
 
 def diff(before: Mapping[str, str], after: Mapping[str, str]) -> str:
