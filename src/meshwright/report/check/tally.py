@@ -6,13 +6,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Severity
-from meshwright.base.table import Column, Table, table_of
 from meshwright.report.check.report import is_fixable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.base.finding import Finding
+    from meshwright.base.table import Table
     from meshwright.report.check.report import Report
 
 _BOTH = "--fix --unsafe-fixes"
@@ -94,6 +94,8 @@ def _number(count: int, word: str) -> str:
 
 def statistics_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """`statistics` as a table; [*] marks codes of which some findings are fixable."""
+    from meshwright.base.table import Column, table_of
+
     columns = (
         Column(key="count", title="count", align="right"),
         Column(key="code", title="code"),
