@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.frameworks.framework import framework
-from meshwright.frameworks.read import read_text
+from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.torchtitan.meaning import SCHEDULES, layers_by_stage
 from meshwright.frameworks.torchtitan.models import PRESETS, recipe_model, registered
 from meshwright.frameworks.torchtitan.recipes import recipes
@@ -309,3 +309,15 @@ def test_recipes_state_fields_of_the_table():
             assert field is not None, name
             assert field.exists_in("0.3"), name
             assert field.read(text or None)[1] == "", name
+
+
+def test_a_command_line_outweighs_the_file_it_names(tmp_path):
+    text = '[model]\nname = "llama3"\nflavor = "70B"\n[training]\nseq_len = 4096\n'
+    (tmp_path / "train.toml").write_text(text + "[parallelism]\ntensor_parallel_degree = 8\n")
+    line = "torchrun --nproc_per_node 8 --nnodes 2 -m torchtitan.train --job.config_file train.toml"
+    script = tmp_path / "run.sh"
+    script.write_text(f"{line} --parallelism.tensor_parallel_degree 4\n")
+    (reading,) = read_files([script])
+    assert reading.config.version == "0.2.2"
+    expected = {"tp": 4, "model_name": "llama-3.1-70b", "seq_len": 4096, "num_gpus": 16, "dp": 4}
+    assert {name: reading.value(name) for name in expected} == expected

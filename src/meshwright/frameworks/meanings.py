@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks.reading import table_values
 from meshwright.frameworks.setting import UNKNOWN, Setting, Value
 
 if TYPE_CHECKING:
@@ -85,3 +87,22 @@ def heed_remarks(m: Meanings) -> None:
         value, reason = known.read(setting.value)
         if not reason:
             m.quote(known.variable, value, setting)
+
+
+def with_files(config: Config, values: Mapping[str, Value]) -> tuple[Config, Mapping[str, Value]]:
+    """The configuration with what files of its own framework state that it refers to.
+
+    Its own statements outweigh theirs. The values are the table's of both together.
+    """
+    own = [p.config for p in config.parts if p.config.framework.name == config.framework.name]
+    if not own:
+        return config, values
+    stated = {name: setting for part in own for name, setting in part.settings.items()}
+    launch = {name: value for part in own for name, value in part.launch.items()}
+    full = replace(
+        config,
+        version=own[-1].version or config.version,
+        settings={**stated, **config.settings},
+        launch={**launch, **config.launch},
+    )
+    return full, {**values, **table_values(full)}

@@ -41,6 +41,8 @@ def recognizes(parsed: Parsed) -> float:
     if any("nanotron" in program for program in parsed.programs):
         return 0.95
     names = {setting.spelled for setting in parsed.settings}
+    if any(p.endswith("run_train.py") for p in parsed.programs) and "--config-file" in names:
+        return 0.8
     mesh, own = len(names & _MESH), len(names & _OWN)
     own += any(name.startswith("model.model_config.") for name in names)
     if mesh + own < 2:
@@ -67,7 +69,7 @@ FRAMEWORKS = (
         name="nanotron",
         title="nanotron",
         package=__name__,
-        syntaxes=("yaml", "python"),
+        syntaxes=("yaml", "python", "shell"),
         file_name="nanotron.yaml",
         scopes=("nanotron",),
         newest="0.6",

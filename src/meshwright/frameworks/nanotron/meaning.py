@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.meanings import Meanings
+from meshwright.frameworks.meanings import Meanings, with_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ PRECISIONS = {
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in nanotron's words."""
-    m = Meanings(config, values)
+    m = Meanings(*with_files(config, values))
     _mesh(m)
     _batch(m)
     _precision(m)

@@ -60,7 +60,7 @@ def version_of(parsed: Parsed) -> str:
     from meshwright.frameworks.field import load_table
 
     names = [setting.spelled for setting in parsed.settings]
-    old = parsed.source.syntax == "toml" or any("job.config_file" in name for name in names)
+    old = parsed.source.syntax == "toml" or ".toml" in parsed.source.text
     if parsed.source.syntax == "python":
         return "0.3.0"
     table = load_table(__name__, "torchtitan")

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Any
 
-from meshwright.frameworks.meanings import Meanings
+from meshwright.frameworks.meanings import Meanings, with_files
 from meshwright.frameworks.setting import UNKNOWN, Value
 from meshwright.frameworks.torchtitan.model import give_model, is_before, spec_text
 from meshwright.frameworks.torchtitan.recipes import with_recipe
@@ -59,7 +59,7 @@ _FEWER_STAGES = (
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in torchtitan's units."""
-    full, stated = with_recipe(config, values)
+    full, stated = with_recipe(*with_files(config, values))
     m = Meanings(full, stated)
     give_model(m)
     _mesh(m)
@@ -98,8 +98,10 @@ def _mesh(m: Meanings) -> None:
 def _world(m: Meanings) -> int | None:
     """GPUs of the job, where launcher or remark says so."""
     gpus = m.value("num_gpus")
-    if gpus is None and (per_node := m.value("gpus_per_node")) is not None:
-        gpus = per_node * m.count("num_nodes")
+    per_node, nodes = m.value("gpus_per_node"), m.value("num_nodes")
+    if isinstance(per_node, int) and (gpus is None or isinstance(nodes, int)):
+        gpus = per_node * (nodes or 1)
+        m.follow("num_gpus", gpus, "gpus_per_node", "num_nodes")
     return gpus if isinstance(gpus, int) and gpus > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""What the recipe functions of torchtitan 0.3 state, for command lines that name one.
+"""What a command line starts from: the file it names, or a recipe function of torchtitan 0.3.
 
 `recipes.csv` holds the values that torchtitan/models/*/config_registry.py (0.3.0) sets.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from meshwright.frameworks.meanings import Meanings
+from meshwright.frameworks.meanings import Meanings, with_files
 from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ SFT = Names(
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """Variables that the table does not give, or gives in verl's units."""
-    m = Meanings(config, values)
+    m = Meanings(*with_files(config, values))
     names = _names(m)
     _machine(m)
     _lengths(m, names)
     below = "megatron" if _runs_megatron(m, names) else "fsdp"
-    m.give("rl_backend", below, names.strategy)
+    m.give("rl_backend", _back_end(m, names) or below, names.strategy)
     if below == "megatron":
         _megatron(m, names)
     else:
@@ -112,6 +112,12 @@ def _names(m: Meanings) -> Names:
         return ENGINE
     sft = ("model.partial_pretrain", "ulysses_sequence_parallel_size", "data.balance_dp_token")
     return SFT if m.is_stated(*sft) or "sft" in programs else PPO
+
+
+def _back_end(m: Meanings, names: Names) -> str:
+    """What trains, as stated: "fsdp2", "megatron", "veomni"; "" where nothing states it."""
+    stated = (m.config.stated(name) for name in (names.strategy, "engine", "model_engine"))
+    return next((word.lower() for word in stated if isinstance(word, str)), "")
 
 
 def _runs_megatron(m: Meanings, names: Names) -> bool:
