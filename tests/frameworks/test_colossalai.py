@@ -51,3 +51,16 @@ def test_a_remark_states_the_model():
     )
     assert reading.value("vocab_size") == 65535
     assert reading.value("padded_vocab_size") == 65536
+
+
+@pytest.mark.parametrize(
+    ("call", "stage"),
+    [
+        ("LowLevelZeroPlugin(stage=2)", 2),
+        ("LowLevelZeroPlugin()", 1),
+        ("GeminiPlugin(offload_optim_frac=0.5)", 3),
+        ("HybridParallelPlugin(tp_size=2, pp_size=1)", 0),
+    ],
+)
+def test_every_plugin_shards_in_its_own_way(call, stage):
+    assert read(call).value("zero_stage") == stage

@@ -57,7 +57,7 @@ def _pipeline(m: Meanings) -> None:
 
 def _sharding(m: Meanings) -> None:
     """The ZeRO stage, under the name that each plugin has for it."""
-    plugin = str(m.config.stated("plugin") or "").lower()
+    plugin = f"{m.config.stated('plugin')} {' '.join(m.config.programs)}".lower()
     names = ("zero_stage", "stage", "plugin", "placement_policy")
     if any(word in plugin for word in GATHERS) or m.is_stated("placement_policy"):
         m.give("zero_stage", 3, *names)
