@@ -46,7 +46,8 @@ def _degree(k: Knobs, name: str) -> int:
 def checkpointing_is_asked_once(k: Knobs) -> bool:
     """FSDP wraps layers for recomputation, and so does the Trainer.
 
-    Twice wrapped, layers would be recomputed twice, with one more gather. Keep FSDP's.
+    Twice wrapped, layers would be recomputed twice, with one more gather. Keep FSDP's. axolotl,
+    whose own examples state both, is not judged.
 
     Fails: knobs(framework="transformers 5.23", use_fsdp=True, fsdp_activation_checkpointing=True,
         gradient_checkpointing=True)
@@ -54,7 +55,7 @@ def checkpointing_is_asked_once(k: Knobs) -> bool:
         gradient_checkpointing=False)
     """
     twice = k.get("fsdp_activation_checkpointing", False) and k.get("gradient_checkpointing", False)
-    return bool(k.get("use_fsdp", False) and twice)
+    return k.framework != "axolotl" and bool(k.get("use_fsdp", False) and twice)
 
 
 @demand(

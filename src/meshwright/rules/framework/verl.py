@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _ACTOR = "verl verl/workers/config/actor.py ActorConfig.validate (0.7)"
 _VALIDATE = "verl verl/utils/config.py validate_config (0.7)"
 _WORKER = "verl verl/workers/fsdp_workers.py ActorRolloutRefWorker.__init__ (0.7)"
+_BACKENDS = ("fsdp", "fsdp2", "megatron")  # whose sequence parallelism is read
 HYBRID_FAMILIES = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "falcon_h1", "jamba", "bamba", "zamba2")
 HYBRID_NAMES = ("qwen3-next", "qwen3.5", "falcon-h1", "jamba", "bamba", "zamba")
 
@@ -234,7 +235,7 @@ def _is_hybrid(k: Knobs) -> bool:
 @demand(
     "MOD330",
     "Ulysses accepted but not applied to a hybrid model (verl)",
-    severity=Severity.ERROR,
+    severity=Severity.WARNING,
     section="5.3",
     scope="verl",
     source="verl issue 7476; verl/models/transformers/monkey_patch.py apply_monkey_patch (0.7)",
@@ -247,8 +248,8 @@ def ulysses_is_applied(k: Knobs) -> bool:
     """Ulysses is patched into attention that exchanges heads; recurrent layers have none.
 
     For models that mix linear attention or state spaces with attention the flag is taken and shown
-    in the resolved configuration, but sequences stay whole on every rank. Check the shapes a rank
-    sees: activations must shrink by the degree.
+    in the resolved configuration, but sequences were seen to stay whole on every rank. Later
+    sources patch Qwen3.5 alone. Check the shapes a rank sees: they must shrink by the degree.
 
     Fails: knobs(framework="verl 0.7", ulysses=8, model_name="Qwen3.5-27B", seq_len=32768)
     Passes: knobs(framework="verl 0.7", ulysses=8, model_name="Qwen2.5-32B", seq_len=32768)
@@ -263,7 +264,7 @@ def _(k: Knobs) -> str:
         mib = k.seq_len * k.hidden_size * 2 / 2**20
         sizes = f": {mib:.0f} MiB a layer's input instead of {mib / k.ulysses:.0f} MiB"
     name = k.get("model_name") or k.get("model_family")
-    return f"Ulysses degree {k.ulysses} has no effect on {name}{sizes}"
+    return f"sequence parallel degree {k.ulysses} has no effect on {name}{sizes}"
 
 
 @demand(
@@ -311,7 +312,7 @@ def the_longest_sequence_fits_the_budget(k: Knobs) -> bool:
     Passes: knobs(framework="verl 0.7", dynamic_batch_size=True, max_token_len_per_gpu=4096,
         seq_len=32768, ulysses=8)
     """
-    if not k.get("dynamic_batch_size", False):
+    if not k.get("dynamic_batch_size", False) or k.get("rl_backend", "fsdp") not in _BACKENDS:
         return False
     return bool(k.max_token_len_per_gpu * int(k.get("ulysses") or 1) < k.seq_len)
 
