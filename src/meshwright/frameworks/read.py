@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Finding
 
 LEAST_SURE = 0.2  # below it a source is read as of no known framework
+FAIRLY_SURE = 0.5  # ... below it the framework must know most of the settings
 DEEPEST_REFERENCE = 3
 GENERIC = "generic"
 
@@ -73,7 +74,16 @@ def recognized(parsed: Parsed, name: str = "") -> Framework:
         return by_name(name)
     ranked = sorted(all_frameworks(), key=lambda f: -f.recognizes(parsed))
     best = ranked[0]
-    return best if best.recognizes(parsed) >= LEAST_SURE else by_name(GENERIC)
+    sure = best.recognizes(parsed)
+    if sure >= FAIRLY_SURE or (sure >= LEAST_SURE and _knows_most(best, parsed)):
+        return best
+    return by_name(GENERIC)
+
+
+def _knows_most(framework: Framework, parsed: Parsed) -> bool:
+    """Whether a framework's table has at least half of the settings of a source."""
+    known = sum(framework.table.find(s.spelled) is not None for s in parsed.settings)
+    return 2 * known >= len(parsed.settings)
 
 
 def sureness(parsed: Parsed) -> float:
