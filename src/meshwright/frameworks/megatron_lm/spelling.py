@@ -43,12 +43,23 @@ def spelled(framework: Framework, version: str, raw: Mapping[str, Any]) -> dict[
 
 
 def _chosen(fields: tuple[Field, ...], value: Any) -> Field | None:
-    """The field that can state a value: of several, the first that takes it."""
-    if value is True or value is False:
-        kinds = ("flag", "bool") if value else ("off-flag", "bool", "flag")
-        ranked = [f for kind in kinds for f in fields if f.type == kind]
-        return ranked[0] if ranked else (fields[0] if fields else None)
-    return fields[0] if fields else None
+    """The field that can state a value; None where none can or an off-flag is left out for it."""
+    if isinstance(value, bool):
+        turned_off = [f for f in fields if f.type == "off-flag"]
+        if turned_off and (not value or not any(f.type == "flag" for f in fields)):
+            return None if value else turned_off[0]
+        kinds = ("flag", "bool") if value else ("bool", "flag")
+        return next(
+            (f for kind in kinds for f in fields if f.type == kind), next(iter(fields), None)
+        )
+    return next((f for f in fields if not _is_foreign(f, value)), None)
+
+
+def _is_foreign(field: Field, value: Any) -> bool:
+    """Whether a field has choices, and the value is none of them."""
+    values = value if isinstance(value, list) else [value]
+    words = [v for v in values if isinstance(v, str)]
+    return bool(field.choices) and any(word not in field.choices for word in words)
 
 
 def unplaced(framework: Framework, version: str, raw: Mapping[str, Any]) -> list[str]:
