@@ -52,7 +52,9 @@ def recognizes(parsed: Parsed) -> float:
     if not own:
         return 0.0
     sections = sum(name.split(".", 1)[0] in _SECTIONS for name in names)
-    return min(0.5 + 0.2 * own, 0.97) if sections + own >= len(names) / 2 else 0.4
+    if sections + own >= len(names) / 2:
+        return min(0.5 + 0.2 * own, 0.97)
+    return 0.7 if own > 1 else 0.4
 
 
 def version_of(parsed: Parsed) -> str:
