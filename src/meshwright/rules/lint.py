@@ -82,7 +82,10 @@ def lint(
         *reading.config.findings,
         *(f for part in reading.config.parts for f in part.config.findings),
         *reading.findings,
-        *(pointed(rule, found, reading, drafted, edits=edits) for rule, found in general),
+        *(
+            pointed(rule, found, reading, drafted, edits=edits)
+            for rule, found in _not_refused(general, demanded)
+        ),
         *demanded,
         *_missing_note(drafted, withheld),
     ]
@@ -93,6 +96,18 @@ def lint(
         withheld=tuple(withheld),
         unjudged=unjudged,
     )
+
+
+def _not_refused(
+    general: Sequence[tuple[Rule, Finding]], demanded: Sequence[Finding]
+) -> list[tuple[Rule, Finding]]:
+    """General findings without the warnings of what the framework refuses under the same code."""
+    refused = {f.code for f in demanded if f.severity is Severity.ERROR}
+    return [
+        (rule, found)
+        for rule, found in general
+        if found.severity is Severity.ERROR or found.code not in refused
+    ]
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

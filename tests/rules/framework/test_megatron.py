@@ -201,3 +201,13 @@ def test_an_unreadable_value_is_not_judged() -> None:
         "torchrun pretrain_gpt.py --cpu-offloading-num-layers 4 --pipeline-model-parallel-size $(p)"
     )
     assert "CMP201" not in _codes(text)
+
+
+def test_a_refusal_stands_alone_under_its_code() -> None:
+    text = (
+        "--num-layers 46 --hidden-size 4096 --num-attention-heads 32 --num-experts 8 "
+        "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 4"
+    )
+    found = lint(read_text(text, framework="megatron-lm"), predict=False).findings
+    for code in ("MOD113", "MOD154"):
+        assert [f.severity.label for f in found if f.code == code] == ["error"]

@@ -137,7 +137,7 @@ def nothing_to_gather(k: Knobs) -> bool:
     suggest={"overlap_grad_reduce": True},
 )
 def gather_without_reduction(k: Knobs) -> bool:
-    """Overlapped gathers hang on the buckets that the overlapped reduction makes.
+    """Overlapped gathers wait on the buckets that the overlapped reduction makes.
 
     Fails: megatron-lm 0.19: --overlap-param-gather
     Passes: megatron-lm 0.19: --overlap-param-gather --overlap-grad-reduce
