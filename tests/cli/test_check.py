@@ -303,3 +303,9 @@ def test_colors_only_where_they_are_shown(folder, capsys, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     run(["check", "train.sh"])
     assert capsys.readouterr().out == plain
+
+
+def test_a_folder_without_configurations_says_so(folder, capsys):
+    Path("train.sh").unlink()
+    assert run(["check", "."]) == 0
+    assert capsys.readouterr().out == "No configuration found\n"

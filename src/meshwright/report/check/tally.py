@@ -30,6 +30,8 @@ def tally_lines(report: Report) -> list[str]:
 
 def _found(report: Report) -> str:
     findings = report.findings
+    if not report.files:
+        return "No configuration found"
     where = f" in {_number(sum(not c.error for c in report.files), 'file')}"
     words = counted(findings)
     if report.fixed:
