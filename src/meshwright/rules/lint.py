@@ -192,6 +192,7 @@ def _demanded(
     """The findings of every framework's demands, and the variables that some of them lacked."""
     known = facts(drafted)
     findings: list[Finding] = []
+    asides: list[Finding] = []  # what older releases mind, worth saying where newer do not
     lacking: dict[str, list[str]] = {}
     for framework in reading.frameworks:
         version = reading.config.version if framework is reading.config.framework else ""
@@ -203,9 +204,10 @@ def _demanded(
                     lacking.setdefault(name, []).append(rule.code)
             elif fires:
                 chosen = edits and not older
-                findings.append(
-                    _finding(rule, knobs, reading, framework, older=older, edits=chosen)
-                )
+                found = _finding(rule, knobs, reading, framework, older=older, edits=chosen)
+                (asides if older else findings).append(found)
+    said = {f.code for f in findings}
+    findings += (f for f in asides if f.code not in said)
     return findings, {name: tuple(codes) for name, codes in lacking.items()}
 
 

@@ -211,3 +211,15 @@ def test_a_refusal_stands_alone_under_its_code() -> None:
     found = lint(read_text(text, framework="megatron-lm"), predict=False).findings
     for code in ("MOD113", "MOD154"):
         assert [f.severity.label for f in found if f.code == code] == ["error"]
+
+
+def test_what_older_releases_mind_is_said_only_where_newer_do_not() -> None:
+    moved = (
+        "--load checkpoints --use-distributed-optimizer --pipeline-model-parallel-size 1\n"
+        "# saved with: --pipeline-model-parallel-size 4 --expert-model-parallel-size 2"
+    )
+    found = lint(read_text(moved, framework="megatron-lm"), predict=False).findings
+    assert [f.severity.label for f in found if f.code == "DAT360"] == ["error"]
+    biased = "--hidden-size 4096 --num-experts 8"
+    found = lint(read_text(biased, framework="megatron-lm"), predict=False).findings
+    assert [f.severity.label for f in found if f.code == "MOD156"] == ["info"]
