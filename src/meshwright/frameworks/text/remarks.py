@@ -28,23 +28,25 @@ _CARD = (
 )
 _UNIT = r"(?:GPU|gpu|Gpu|process|rank|proc|device|card|accelerator|NPU|worker)(?:e?s)?\b"
 _NODE = r"(?:node|host|machine|server)s?\b"
-_TIMES = r"[ ]*(?:x|\u00d7|\*)?[ ]*"
+_GAP = r"[ ]{0,2}"  # bounded, since several stand side by side
+_TIMES = r"[ ]{0,2}(?:x|\u00d7|\*)?[ ]{0,2}"
 _CARDS = rf"(?:(?P<gpu_name>{_CARD})s?)"
 _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        rf"{_COUNT.format('num_nodes')}[ -]*{_NODE}[ ]*(?:x|\u00d7|\*|of|with|by|each with|\()?[ ]*"
+        rf"{_COUNT.format('num_nodes')}[ -]{{0,2}}{_NODE}{_GAP}"
+        rf"(?:x|\u00d7|\*|of|with|by|each with|\()?{_GAP}"
         rf"{_COUNT.format('gpus_per_node')}{_TIMES}(?:{_CARDS}|{_UNIT})",
-        rf"{_COUNT.format('gpus_per_node')}{_TIMES}{_CARDS}?[ ]*(?:{_UNIT})?"
-        rf"[ ]*(?:per|/|on each|in each|on every|a)[ ]*{_NODE}",
-        r"\b(?:gpus?_per_node|nproc_per_node|nproc-per-node|n_gpus_per_node|gpus per node)[ =:]+"
-        r"(?P<gpus_per_node>\d{1,4})\b",
-        r"\b(?:nnodes|num_nodes|n_nodes|num_machines|nodes)[ =:]+(?P<num_nodes>\d{1,5})\b",
-        r"\b(?:world|world_size|world size|num_gpus|ngpus|n_gpus|num_processes|gpus)[ =:]+"
+        rf"{_COUNT.format('gpus_per_node')}{_TIMES}{_CARDS}?{_GAP}(?:{_UNIT})?"
+        rf"{_GAP}(?:per|/|on each|in each|on every|a){_GAP}{_NODE}",
+        r"\b(?:gpus?_per_node|nproc_per_node|nproc-per-node|n_gpus_per_node|gpus per node)"
+        r"[ =:]{1,3}(?P<gpus_per_node>\d{1,4})\b",
+        r"\b(?:nnodes|num_nodes|n_nodes|num_machines|nodes)[ =:]{1,3}(?P<num_nodes>\d{1,5})\b",
+        r"\b(?:world|world_size|world size|num_gpus|ngpus|n_gpus|num_processes|gpus)[ =:]{1,3}"
         r"(?P<num_gpus>\d{1,6})\b",
         rf"{_COUNT.format('num_gpus')}{_TIMES}{_CARDS}\b",
         rf"{_COUNT.format('num_gpus')}{_TIMES}{_UNIT}",
-        rf"{_COUNT.format('num_nodes')}[ -]*{_NODE}",
+        rf"{_COUNT.format('num_nodes')}[ -]{{0,2}}{_NODE}",
         r"\b(?P<single>single)[ -](?:node|host|machine)\b",
         rf"(?<![\w-]){_CARDS}",
         r"\bpack(?:ed|s)?\b[^\n]{0,80}?(?<![\w.])(?P<packed_length>\d{3,7})[ ]+tokens\b",
