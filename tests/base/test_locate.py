@@ -185,3 +185,33 @@ def test_soup_is_parsed_or_refused(text):
         if syntax == "toml":
             assert document.data == tomllib.loads(text)
             assert set(paths(document.data)) <= set(document.places)
+
+
+@pytest.mark.parametrize(
+    ("syntax", "text"),
+    [
+        ("json", '{"a": [1, {"b": 2.5}],\r\n "c": "x y"}'),
+        ("toml", 'a.d = [1, {b = 2.5}] # c\r\n[t]\r\nc = "x y"\r\n'),
+        ("yaml", "a: [1, {b: 2.5}] # c\r\nc: 'x y'\r\nd:\r\n  e: 3\r\n"),
+    ],
+)
+def test_spans_hold_exactly_the_values_and_keys(syntax, text):
+    document = parse(text, syntax=syntax)
+    for key, (start, end) in document.spans.items():
+        value = document.value(key)
+        if isinstance(value, str | int | float):
+            assert text[start:end].strip("\"'") == str(value)
+    for key, (start, end) in document.key_spans.items():
+        assert text[start:end].strip('"').split(".")[-1] == key[-1]
+    assert len(document.key_spans) >= 3
+
+
+def test_lenient_json_has_comments_and_trailing_commas():
+    from meshwright.base.locate.json import parse_json
+
+    text = '# a\n{"x": 1, // b\n /* c */ "y": [1, 2,], }\n# d'
+    document = parse_json(text, lenient=True)
+    assert document.data == {"x": 1, "y": [1, 2]}
+    assert text[slice(*document.spans[("y",)])] == "[1, 2,]"
+    with pytest.raises(InvalidInput):
+        parse_json(text)

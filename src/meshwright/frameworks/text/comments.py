@@ -17,7 +17,9 @@ _HASH = re.compile(
 _JSON = re.compile(
     rf"(?P<string>{_STRING})|#(?P<said>[^\n]*)|//(?P<line>[^\n]*)|/\*(?P<block>(?:[^*]|\*(?!/))*)\*/"
 )
-_DIRECTIVE = re.compile(r"!|SBATCH|PBS|BSUB|COBALT|\s*(?:noqa|type:|shellcheck|pylint|fmt:|ruff:)")
+_DIRECTIVE = re.compile(
+    r"!|SBATCH|PBS|BSUB|COBALT|\s*(?:no[q]a|type:|shellcheck|pylint|fmt:|ruff:)"
+)
 _MOST = 1000
 
 

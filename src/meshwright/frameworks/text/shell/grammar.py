@@ -204,9 +204,9 @@ class _Parser:
     def loop(self) -> list[Node]:
         self.at += 1
         condition = self.body(frozenset({"do"}))
-        return [*condition, Loop(self.do_body())]
+        return [*condition, Loop(self.loop_body())]
 
-    def do_body(self) -> tuple[Node, ...]:
+    def loop_body(self) -> tuple[Node, ...]:
         self.expect("do")
         body = tuple(self.body(frozenset({"done"})))
         self.expect("done")
@@ -220,7 +220,7 @@ class _Parser:
             if isinstance(token, Word):
                 words.append(token)
             self.at += 1
-        return Loop(self.do_body(), name, tuple(words[2:]))
+        return Loop(self.loop_body(), name, tuple(words[2:]))
 
     def case(self) -> Branches:
         self.at += 1
