@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks.deepspeed.refused import refused_values
+from meshwright.frameworks.field import release
 from meshwright.frameworks.hugging_face.mesh import give_context, give_plain
 from meshwright.frameworks.hugging_face.optimizers import optimizer_word
 from meshwright.frameworks.hugging_face.sharding import truth
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Setting
 
 AUTO = "auto"
 TRIAD = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
@@ -140,8 +143,8 @@ def give_widths(m: Meanings, precision: str, *more: str) -> None:
     where = _KERNEL_FIELDS + more
     for variable, value in found.items():
         m.give(variable, value, *where)
-    m.give("bf16", precision == "bf16", *where)
-    m.give("fp16", precision == "fp16", *where)
+    for half in _HALF:  # both, where both are stated: DeepSpeed refuses the pair
+        m.give(half, precision == half or truth(m.config.stated(f"{half}.enabled")) is True, *where)
 
 
 def _widths(config: Config, precision: str) -> dict[str, Any]:
@@ -219,9 +222,25 @@ def _give_keys(m: Meanings) -> None:
     heads = list(dict.fromkeys(name.split(".")[0] for name in names))
     inside = [key for key in _REMOVED_INSIDE if any(n.startswith(ZERO + key) for n in names)]
     m.give("ds_config_keys", [*heads, *inside], *m.config.settings)
-    strange = [s for s in m.config.unknown if s.spelled.startswith(ZERO)]
+    strange = _strange(m.config)
     keys = [s.spelled.removeprefix(ZERO) for s in strange]
     m.given["ds_unknown_zero_keys"] = Value(value=keys, settings=tuple(strange))
+    refused = refused_values(m.config.settings)
+    m.give("ds_refused_values", refused, *refused)
+
+
+def _strange(config: Config) -> list[Setting]:
+    """Keys of the sections that take no others than their own, which the release does not know."""
+    version = config.version
+    strict = (ZERO,) if version and release(version) < (0, 19) else (ZERO, "bf16.", "fp16.")
+    table = config.framework.table
+    outdated = [
+        s
+        for s in config.settings.values()
+        if (known := table.find(s.spelled, version)) and not known.exists_in(version)
+    ]
+    inside = [s for s in (*config.unknown, *outdated) if s.spelled.startswith(strict)]
+    return [s for s in inside if not s.spelled.removeprefix(ZERO).startswith(_REMOVED_INSIDE)]
 
 
 def _whole(value: Any) -> int:

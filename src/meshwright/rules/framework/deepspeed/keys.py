@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.base.units import format_bytes
+from meshwright.frameworks.field import release
 from meshwright.rules.demand import demand, set_to
 from meshwright.rules.framework.degrees import runs_deepspeed
 
@@ -32,12 +33,24 @@ REMOVED = {
     "sparse_attention": "sparse attention is gone",
     "eigenvalue": "eigenvalues of quantization are gone",
     "graph_harvesting": "graph harvesting is gone",
+    "nebula": "Nebula checkpoints are gone",
+    "compression_training": "the compression library is gone",
+    "amp": "fp16, bf16 or torch_autocast replace Apex",
+    "quantize_training": "mixture of quantization is gone",
+    "sparse_gradients": "embeddings built with sparse=True need no flag",
+}
+_FROM_0_19_7 = {  # the others went with 0.19.8
+    *("nebula", "compression_training", "quantize_training", "sparse_attention"),
+    *("mics_shard_size", "mics_hierarchical_params_gather"),
 }
 
 
 def _removed(k: Knobs) -> list[str]:
-    """Keys of the file that DeepSpeed 0.19 no longer knows."""
-    return [key for key in k.get("ds_config_keys") or () if key in REMOVED]
+    """Keys of the file that the release refuses because what they turned on is gone."""
+    gone = REMOVED
+    if k.version and release(k.version)[:3] == (0, 19, 7):
+        gone = {key: why for key, why in REMOVED.items() if key in _FROM_0_19_7}
+    return [key for key in k.get("ds_config_keys") or () if key in gone]
 
 
 @demand(
@@ -45,8 +58,8 @@ def _removed(k: Knobs) -> list[str]:
     "Removed DeepSpeed features in the config",
     severity=Severity.ERROR,
     section="4.2",
-    scope="deepspeed>=0.19",
-    source=f"{_CONFIG} _reject_removed_config_keys",
+    scope="deepspeed>=0.19.7",
+    source=f"{_CONFIG} _reject_removed_config_keys; 0.19.6 has none of it, 0.19.7 a part",
     consequence="DeepSpeedConfigError: the feature has been removed; the configuration block is "
     "no longer supported",
 )
@@ -55,8 +68,10 @@ def no_removed_block(k: Knobs) -> bool:
 
     Files that older releases took are refused at the start.
 
-    Fails: deepspeed 0.19: {"train_batch_size": 8, "elasticity": {"enabled": true}}
-    Passes: deepspeed 0.19: {"train_batch_size": 8}
+    Fails: deepspeed 0.19.8: {"train_batch_size": 8, "elasticity": {"enabled": true}}
+    Fails: deepspeed 0.19.7: {"train_batch_size": 8, "nebula": {"enabled": true}}
+    Passes: deepspeed 0.19.6: {"train_batch_size": 8, "nebula": {"enabled": true}}
+    Passes: deepspeed 0.19.8: {"train_batch_size": 8}
     Passes: deepspeed 0.14: {"train_batch_size": 8, "elasticity": {"enabled": true}}
     """
     return bool(_removed(k))
@@ -64,7 +79,7 @@ def no_removed_block(k: Knobs) -> bool:
 
 @no_removed_block.message
 def _(k: Knobs) -> str:
-    return "; ".join(f"{key} = removed in 0.19: {REMOVED[key]}" for key in _removed(k))
+    return "; ".join(f"{key} = removed in 0.19.8: {REMOVED[key]}" for key in _removed(k))
 
 
 @demand(
@@ -77,12 +92,13 @@ def _(k: Knobs) -> str:
     consequence="ValidationError: Extra inputs are not permitted",
 )
 def zero_keys_are_known(k: Knobs) -> bool:
-    """Within zero_optimization a key that DeepSpeed does not know is refused.
+    """Within zero_optimization, bf16 and fp16 a key that the release does not know is refused.
 
     At the top level of the file it is ignored, so that a typing error there switches off what it
     was meant to switch on.
 
     Fails: deepspeed 0.19: {"zero_optimization": {"stage": 3, "overlap_com": true}}
+    Fails: deepspeed 0.19: {"bf16": {"enabled": true, "loss_scale": 1.0}}
     Passes: deepspeed 0.19: {"zero_optimization": {"stage": 3, "overlap_comm": true}}
     """
     return bool(k.get("ds_unknown_zero_keys"))
@@ -91,7 +107,31 @@ def zero_keys_are_known(k: Knobs) -> bool:
 @zero_keys_are_known.message
 def _(k: Knobs) -> str:
     names = ", ".join(map(str, k.ds_unknown_zero_keys))
-    return f"zero_optimization has no key = {names}"
+    return f"zero_optimization, bf16 and fp16 have no key = {names}"
+
+
+@demand(
+    "DAT271",
+    "Value outside what DeepSpeed's configuration takes",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="deepspeed>=0.19",
+    source=f"{_CONFIG}; deepspeed/runtime/zero/config.py, runtime/precision_config.py",
+    consequence="ValidationError, ValueError or AssertionError while the file is read",
+)
+def values_are_in_range(k: Knobs) -> bool:
+    """Batch sizes are positive, a ZeRO stage is one of four, words are among those that are known.
+
+    Fails: deepspeed 0.19: {"train_batch_size": 8, "gradient_allreduce_op": "avg"}
+    Fails: deepspeed 0.19: {"train_micro_batch_size_per_gpu": 0}
+    Passes: deepspeed 0.19: {"train_batch_size": 8, "checkpoint": {"tag_validation": "Warn"}}
+    """
+    return bool(k.get("ds_refused_values"))
+
+
+@values_are_in_range.message
+def _(k: Knobs) -> str:
+    return "; ".join(f"{name} takes {what}" for name, what in dict(k.ds_refused_values).items())
 
 
 @demand(

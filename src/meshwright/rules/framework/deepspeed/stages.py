@@ -149,21 +149,54 @@ norm_is_computed.fix(set_to(compute_grad_norm=None))
     "1, 2, or 3.",
 )
 def short_masters_are_sharded(k: Knobs) -> bool:
-    """Master weights and gradients in BF16 belong to the ZeRO optimizers.
+    """Master weights, gradients and moments of 16 bits belong to the ZeRO optimizers.
 
     Fails: deepspeed 0.19: {"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}}
     Passes: deepspeed 0.19: {"bf16": {"enabled": true, "bf16_master_weights_and_grads": true},
         "zero_optimization": {"stage": 2}}
     """
-    return _stage(k) == 0 and bool(k.get("bf16_master_weights", False))
+    return _stage(k) == 0 and bool(_narrow(k))
+
+
+def _narrow(k: Knobs) -> list[str]:
+    """The keys that keep masters, gradients or moments in 16 bits."""
+    keys = {
+        "bf16_master_weights": "bf16_master_weights_and_grads",
+        "fp16_master_weights": "fp16_master_weights_and_grads",
+        "bf16_optimizer_states": "bf16_optimizer_states",
+    }
+    return [key for variable, key in keys.items() if k.get(variable, False)]
 
 
 @short_masters_are_sharded.message
 def _(k: Knobs) -> str:
-    return f"bf16_master_weights_and_grads = True at stage {k.get('zero_stage', 0)}"
+    return f"{', '.join(_narrow(k))} = True at stage {k.get('zero_stage', 0)}"
 
 
 short_masters_are_sharded.fix(set_to(zero_stage=1))
+
+
+@demand(
+    "DAT270",
+    "BF16 optimizer states over wider masters",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="deepspeed>=0.19",
+    source=f"{_CONFIG}._do_error_check",
+    consequence="AssertionError: bf16_optimizer_states requires bf16_master_weights_and_grads to "
+    "be enabled.",
+    says="bf16_optimizer_states = True with bf16_master_weights_and_grads = False",
+    suggest={"bf16_master_weights": True},
+)
+def states_are_no_narrower_than_masters(k: Knobs) -> bool:
+    """Moments in BF16 are kept where the weights that they update are in BF16 too.
+
+    Fails: deepspeed 0.19: {"bf16": {"enabled": true, "bf16_optimizer_states": true},
+        "zero_optimization": {"stage": 2}}
+    Passes: deepspeed 0.19: {"bf16": {"enabled": true, "bf16_optimizer_states": true,
+        "bf16_master_weights_and_grads": true}, "zero_optimization": {"stage": 2}}
+    """
+    return bool(k.bf16_optimizer_states) and not k.get("bf16_master_weights", False)
 
 
 @demand(
