@@ -45,7 +45,7 @@ the whole file. Exits with 1 when there are errors or warnings, with 2 when a fi
 @click.option("--framework-version", "version", default="", metavar="V", help="Its version.")
 @click.option("--set", "sets", multiple=True, metavar="VARIABLE=VALUE", help="See `show names`.")
 @click.option("--fix", is_flag=True, help="Mend what can be mended without changing the plan.")
-@click.option("--unsafe-fixes", "unsafe", is_flag=True, help="Let fixes change the plan.")
+@click.option("--unsafe-fixes", "unsafe", is_flag=True, help="Let fixes of errors change the plan.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
 @click.option("--select", multiple=True, metavar="CODES", help="Only these, as MOD,COM2.")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these.")

@@ -85,10 +85,12 @@ def exit_code(report: Report) -> int:
 
 
 def is_fixable(finding: Finding, *, unsafe: bool = False) -> bool:
-    """Whether `--fix` mends a finding; with `unsafe` also edits that may change the plan count.
+    """Whether `--fix` mends a finding.
 
-    Notes are not mended: nothing is wrong there, or only for another version.
+    With `unsafe` an edit that changes the plan counts too, where the plan is not legal; one that
+    would only make it faster is advice. Notes are not mended: nothing is wrong there.
     """
     if not finding.edits or finding.severity is Severity.INFO:
         return False
-    return unsafe or all(edit.safe for edit in finding.edits)
+    changes_plan = unsafe and finding.severity is Severity.ERROR
+    return changes_plan or all(edit.safe for edit in finding.edits)
