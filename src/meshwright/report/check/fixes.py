@@ -77,8 +77,13 @@ def _name(finding: Finding) -> str:
     return f"{finding.code} {finding.message}"
 
 
-def _errors(report: Report) -> int:
-    return sum(finding.severity is Severity.ERROR for finding in report.findings)
+def _errors(report: Report) -> tuple[int, int]:
+    """Errors of legality, which come first, and of prediction, which needs a legal plan."""
+    from meshwright.rules.rule import find_rule
+
+    rules = [find_rule(f.code) for f in report.findings if f.severity is Severity.ERROR]
+    predicted = sum(rule is not None and rule.predictive for rule in rules)
+    return len(rules) - predicted, predicted
 
 
 def fix(findings: Iterable[Finding], texts: Mapping[str, str], *, unsafe: bool = False) -> Fixed:
