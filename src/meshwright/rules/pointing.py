@@ -11,9 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.finding import Severity
 from meshwright.base.words import shown
 from meshwright.plan.words import FIELDS, word
-from meshwright.rules.rule import as_numpy
+from meshwright.rules.rule import all_rules, as_numpy, check
 from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
 
 _MOST_LABELS = 6
+_FEW = 2  # choices
 _ALWAYS_ASKED = frozenset({"framework", "version", "environment"})
 
 
@@ -138,16 +140,28 @@ def _with_plan_fix(
 def _silencing(
     rule: Rule, drafted: Drafted, offered: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
-    """The smallest change of the plan among those offered that silences the rule."""
+    """The change among those offered that silences the rule and leaves least to be said."""
     singles = [{name: value} for name, values in offered.items() for value in values]
     together = {name: values[0] for name, values in offered.items()}
-    for changes in (*singles, together):
-        try:
-            if not bool(rule.condition(as_numpy(changed(drafted.job, changes)))):
-                return changes
-        except (TypeError, ValueError):
-            continue
-    return {}
+    silent = [c for c in (*singles, together) if _is_silent(rule, drafted, c)]
+    if len(silent) < _FEW:
+        return silent[0] if silent else {}
+    return min(silent, key=lambda changes: _left(drafted, changes))
+
+
+def _is_silent(rule: Rule, drafted: Drafted, changes: Mapping[str, Any]) -> bool:
+    try:
+        return not bool(rule.condition(as_numpy(changed(drafted.job, changes))))
+    except (TypeError, ValueError):
+        return False
+
+
+def _left(drafted: Drafted, changes: Mapping[str, Any]) -> tuple[int, int]:
+    """Errors and warnings of the changed job, as far as they need no prediction."""
+    rules = [r for r in all_rules() if r.is_general and not r.predictive]
+    found = check(changed(drafted.job, changes), rules)
+    errors = sum(f.severity is Severity.ERROR for f in found)
+    return errors, sum(f.severity is Severity.WARNING for f in found)
 
 
 def changed(job: Job, changes: Mapping[str, Any]) -> Job:
