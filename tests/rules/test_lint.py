@@ -1,0 +1,102 @@
+"""Judging a configuration: what is certain, what is withheld, where findings point, fixes."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.base.finding import Severity
+from meshwright.frameworks.read import read_text
+from meshwright.frameworks.text.edit import apply
+from meshwright.hardware.catalogue import cluster
+from meshwright.model.catalogue import load
+from meshwright.rules.lint import lint
+
+SCRIPT = """\
+TP=3
+pretrain_gpt.py \\
+    --tensor-model-parallel-size $TP \\
+    --micro-batch-size 1 --global-batch-size 64 \\
+    --bf16 --use-distributed-optimizer --overlap-grad-reduce --sequence-parallel
+"""
+
+
+def linted(text, *, file="train.sh", framework="", version="", **given):
+    return lint(read_text(text, file=file, framework=framework, version=version), **given)
+
+
+def found(result):
+    return {f.code: f for f in result.findings}
+
+
+def test_a_fault_that_hangs_on_the_model_is_withheld_until_it_is_given():
+    unknown = linted(SCRIPT)
+    assert "MOD101" not in found(unknown)
+    assert "MOD101" in unknown.withheld
+    assert "--model" in found(unknown)["CFG201"].hint
+    known = linted(SCRIPT, model=load("llama-3-8b"), cluster=cluster("H100:6", nodes=1))
+    assert found(known)["MOD101"].severity is Severity.ERROR
+    assert not known.withheld
+
+
+def test_a_fault_of_the_file_alone_needs_nothing_else():
+    text = "pretrain_gpt.py --fp8-format hybrid --fp4-format e2m1 --bf16"
+    assert found(linted(text, framework="megatron-lm"))["CMP124"].severity is Severity.ERROR
+
+
+def test_a_finding_points_at_the_assignment_that_states_the_value():
+    result = linted(SCRIPT, model=load("llama-3-8b"), cluster=cluster("H100:6", nodes=1))
+    finding = found(result)["MOD101"]
+    assert (finding.line, finding.column) == (1, 4)
+    assert finding.labels[0].text == "tp = 3"
+
+
+def test_a_fix_is_told_in_the_frameworks_words_and_carried_out_where_the_value_stands():
+    given = {"model": load("llama-3-8b"), "cluster": cluster("H100:6", nodes=1)}
+    finding = found(linted(SCRIPT, **given))["MOD101"]
+    assert "--tensor-model-parallel-size 2" in finding.hint
+    mended = apply(SCRIPT, finding.edits)
+    assert mended == SCRIPT.replace("TP=3", "TP=2")
+    assert "MOD101" not in found(linted(mended, **given))
+
+
+def test_an_older_demand_is_a_note_unless_the_version_is_stated():
+    text = (
+        "pretrain_gpt.py --tensor-model-parallel-size 4 --num-attention-heads 32 "
+        "--group-query-attention --num-query-groups 2 --num-layers 32 --hidden-size 4096"
+    )
+    unstated = found(linted(text, framework="megatron-lm"))["MOD103"]
+    assert unstated.severity is Severity.INFO
+    old = found(linted(text, framework="megatron-lm", version="0.12"))["MOD103"]
+    assert old.severity is Severity.ERROR
+    assert "MOD103" not in found(linted(text, framework="megatron-lm", version="0.19"))
+
+
+def test_a_demand_says_what_the_framework_does():
+    text = "pretrain_gpt.py --fp8-format hybrid --fp4-format e2m1 --bf16"
+    finding = found(linted(text, framework="megatron-lm"))["CMP124"]
+    assert finding.consequence
+    assert finding.source
+    assert finding.confidence == "run"
+
+
+def test_demands_of_every_framework_involved_are_asked(tmp_path):
+    text = (
+        '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}},'
+        '"train_micro_batch_size_per_gpu": 1}'
+    )
+    assert "CMP206" not in found(linted(text, file="ds.json"))
+    assert "CMP206" in found(linted(text.replace('"stage": 3', '"stage": 2'), file="ds.json"))
+
+
+@pytest.mark.parametrize("predict", [True, False])
+def test_memory_is_predicted_only_where_asked(predict):
+    text = SCRIPT.replace("TP=3", "TP=1")
+    given = {"model": load("llama-3-70b"), "cluster": cluster("H100:8", nodes=1)}
+    codes = found(linted(text, predict=predict, **given))
+    assert ("CMP121" in codes or "MOD217" in codes) is predict
+
+
+def test_findings_are_in_order_of_gravity():
+    result = linted(SCRIPT, model=load("llama-3-8b"), cluster=cluster("H100:6", nodes=1))
+    severities = [int(f.severity) for f in result.findings]
+    assert severities == sorted(severities, reverse=True)
