@@ -13,7 +13,7 @@ from random_plans import BASES, random_job
 from meshwright.base.finding import Severity
 from meshwright.plan.plan import Plan
 from meshwright.rules.example import example_job
-from meshwright.rules.rule import Rule, all_rules, as_numpy, check, in_scope, mask, pruning_rules
+from meshwright.rules.rule import Rule, all_rules, as_numpy, check, mask, pruning_rules
 
 RULES = all_rules()
 EXAMPLES = [
@@ -21,11 +21,6 @@ EXAMPLES = [
 ]
 SECTIONS = {"DAT": "4", "MOD": "5", "CMP": "6", "COM": "7"}
 CONFIDENCE = {"run", "read", "doc", "paper", "arithmetic", "heuristic"}
-
-
-def _scope(rule_: Rule) -> dict[str, str]:
-    """The framework that a rule is for, if any."""
-    return {} if rule_.is_general else {"framework": re.split(r"[<>=@ ]", rule_.scope)[0]}
 
 
 def test_rules_are_found_in_all_four_classes() -> None:
@@ -56,14 +51,14 @@ def test_a_rule_has_a_page(rule_: Rule) -> None:
     ids=[f"{r.code}-{kind}-{n}" for n, (r, kind, _) in enumerate(EXAMPLES)],
 )
 def test_an_example_does_what_it_says(rule_: Rule, kind: str, text: str) -> None:
-    findings = check(example_job(text), [rule_], **_scope(rule_))
+    findings = check(example_job(text), [rule_])
     assert len(findings) == (kind == "Fails")
 
 
 @pytest.mark.parametrize("rule_", RULES, ids=lambda r: r.code)
 def test_a_message_prints_values_and_a_fix_names_fields(rule_: Rule) -> None:
     for text in rule_.examples("Fails"):
-        found = check(example_job(text), [rule_], **_scope(rule_))[0]
+        found = check(example_job(text), [rule_])[0]
         assert re.search(r"\d|True|False|None|\w+ = \w+", found.message), found.message
         assert "array(" not in found.message + found.hint
         assert "np." not in found.message + found.hint
@@ -83,7 +78,7 @@ def test_a_fix_of_the_plan_is_legal(rule_: Rule) -> None:
         for name, value in ((n, v) for n, values in of_plan.items() for v in values):
             tries = ({name: value}, {**together, name: value})
             plans = (job.plan.replace(**changes) for changes in tries)
-            silent = [not check(job.with_plan(p), [rule_], **_scope(rule_)) for p in plans]
+            silent = [not check(job.with_plan(p), [rule_]) for p in plans]
             assert any(silent), f"{name} = {value}: {text}"
 
 
@@ -115,10 +110,14 @@ def test_a_rule_names_every_plan_field_it_reads(rule_: Rule) -> None:
     assert asked <= set(rule_.reads)
 
 
-def test_pruning_rules_are_general_errors() -> None:
+def test_pruning_rules_are_errors() -> None:
     rules = pruning_rules()
     assert rules
-    assert all(r.severity is Severity.ERROR and in_scope(r) for r in rules)
+    assert all(r.severity is Severity.ERROR for r in rules)
+
+
+def test_rules_on_plans_hold_for_all_frameworks() -> None:
+    assert all(r.is_general for r in RULES)
 
 
 def test_sensible_plans_have_no_errors() -> None:

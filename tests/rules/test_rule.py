@@ -12,14 +12,19 @@ from meshwright.base.finding import Severity
 from meshwright.plan.job import Job
 from meshwright.plan.plan import Recompute
 from meshwright.rules.example import build_job
-from meshwright.rules.rule import Rule, check, find_rule, in_scope, mask, prune, rule
+from meshwright.rules.rule import Rule, check, find_rule, mask, prune, rule
 
 
-def _rule(code: str = "MOD399", *, scope: str = "all", reads: tuple[str, ...] = ("tp",)) -> Rule:
+def _rule(code: str = "MOD399", *, reads: tuple[str, ...] = ("tp",)) -> Rule:
     """A rule that fires where tp is over 4."""
 
     @rule(
-        code, "wide", severity=Severity.ERROR, section="5.3", source="s", reads=reads, scope=scope
+        code,
+        "wide",
+        severity=Severity.ERROR,
+        section="5.3",
+        source="s",
+        reads=reads,
     )
     def narrow(job: Job) -> Any:
         """First line
@@ -52,34 +57,6 @@ def test_a_bad_code_is_refused(code: str) -> None:
 def test_an_unknown_plan_field_is_refused() -> None:
     with pytest.raises(MeshwrightError, match="tensor"):
         _rule(reads=("tp", "tensor"))
-
-
-@pytest.mark.parametrize(
-    ("scope", "framework", "version", "expected"),
-    [
-        ("all", None, None, True),
-        ("megatron-core>=0.16; torchtitan", None, None, False),
-        ("megatron-core>=0.16; torchtitan", "torchtitan", "0.1", True),
-        ("megatron-core>=0.16; torchtitan", "megatron-core", "0.16.1", True),
-        ("megatron-core>=0.16; torchtitan", "megatron-core", "0.14.0", False),
-        ("megatron-core>=0.16", "megatron-core", None, True),
-        ("megatron-core<=0.17", "megatron-core", "0.17.1", True),
-        ("megatron-core<=0.17", "megatron-core", "0.18.0", False),
-        ("deepspeed@0.19", "deepspeed", "0.19.8", True),
-        ("deepspeed@0.19", "deepspeed", "0.20.0", False),
-        ("deepspeed<0.19", "deepspeed", "0.9", True),
-        ("megatron-core>=0.9", "megatron-core", "0.12", True),
-    ],
-)
-def test_scope(scope: str, framework: str | None, version: str | None, expected: bool) -> None:
-    assert in_scope(_rule(scope=scope), framework, version) is expected
-
-
-def test_a_rule_out_of_scope_stays_silent() -> None:
-    only = _rule(scope="torchtitan>=0.3")
-    job = build_job(tp=8)
-    assert check(job, [only]) == []
-    assert len(check(job, [only], framework="torchtitan", version="0.3.0")) == 1
 
 
 def test_finding_carries_message_reason_and_fix() -> None:

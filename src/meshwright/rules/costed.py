@@ -12,8 +12,8 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.cost.memory import memory
 from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
-from meshwright.model.count import parameters
-from meshwright.rules.predicted import SAFE_SHARE
+from meshwright.rules.estimate import total_parameters
+from meshwright.rules.predicted import GIB, SAFE_SHARE
 from meshwright.rules.same import Alike
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ Figure = float | int | str
 FACTORS = (1, 2, 4, 8, 16)  # times as many GPUs, tried for one that fits
 LEAST_SHARE = 0.01
 MOST_EP = 64  # tried for one that fits
-GIB = 2**30
 
 
 def cost_figures(reading: Reading, drafted: Drafted) -> Mapping[str, Figure | None]:
@@ -97,16 +96,11 @@ def _per_parameter(reading: Reading, drafted: Drafted) -> dict[str, Figure | Non
     }
 
 
-@lru_cache(maxsize=8)
-def _parameters(model: Any) -> int:
-    return parameters(model).total
-
-
 def checkpoint_bytes(job: Job) -> float:
     """Bytes of weights, master weights and moments in a checkpoint; adapters alone under LoRA."""
     plan = job.plan
     each = float(plan.param_bytes) + float(optimizer_state_bytes(job))
-    return _parameters(job.model) * each
+    return total_parameters(job.model) * each
 
 
 def _model_sizes(job: Job) -> dict[str, Figure | None]:
@@ -115,8 +109,8 @@ def _model_sizes(job: Job) -> dict[str, Figure | None]:
     rate = job.workload.loading.checkpoint_write_bytes_per_s_per_node
     rate = rate or job.cluster.host.storage_bytes_per_s
     return {
-        "parameters": _parameters(job.model),
-        "weights_bytes": float(_parameters(job.model) * int(job.plan.param_bytes)),
+        "parameters": total_parameters(job.model),
+        "weights_bytes": float(total_parameters(job.model) * int(job.plan.param_bytes)),
         "checkpoint_bytes": size,
         "checkpoint_write_s": size / (rate * job.cluster.num_nodes) if rate else None,
     }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.rules.costed import activation_bytes, is_laid
+from meshwright.rules.predicted import GIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from meshwright.rules.figures import Figure
 
 OFF = 1.1  # a factor that is worth a finding
-GIB = 2.0**30
 _PER_PARAMETER = re.compile(r"bytes?_per_param(?:eter)?s?(?:_|\.|$)")
 _INTRA = re.compile(r"(?:intra|inner)_?node\w*(?:bandwidth|bw)\w*|nvlink_(?:bandwidth|bw)\w*")
 _INTER = re.compile(r"(?:inter|outer)_?node\w*(?:bandwidth|bw)\w*|network_(?:bandwidth|bw)\w*")

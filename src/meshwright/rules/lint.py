@@ -132,8 +132,8 @@ def _general(
 ) -> tuple[list[tuple[Rule, Finding]], list[str]]:
     """The findings that hold whatever stands in, and the codes of those that do not."""
     lacking = set(drafted.missing)
-    general = (r for r in all_rules() if r.is_general and not lacking & set(r.needs))
-    rules = [r for r in general if predict or not r.predictive]
+    known = (r for r in all_rules() if not lacking & set(r.needs))
+    rules = [r for r in known if predict or not r.predictive]
     by_code = {rule.code: rule for rule in rules}
     first = {f.code: f for f in check(judged, rules)}
     if drafted.other is drafted.job:

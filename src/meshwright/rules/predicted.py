@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.cost.memory import memory
 from meshwright.plan.plan import Plan
+from meshwright.rules.same import Same
 
 if TYPE_CHECKING:
     from meshwright.cost.memory import Memory
@@ -25,23 +26,8 @@ SAFE_SHARE = 0.95  # the bound of the estimate leaves this little to what it doe
 _STATES = ("weights", "gradients", "optimizer", "weights.fp8_copies")
 
 
-class _Same:
-    """A job as a key: the same object, not an equal one (plans of columns do not compare)."""
-
-    __slots__ = ("job",)
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.job is self.job
-
-    def __hash__(self) -> int:
-        return id(self.job)
-
-
 @lru_cache(maxsize=4)
-def _memory(same: _Same) -> Memory:
+def _memory(same: Same) -> Memory:
     """The prediction for one of the jobs asked about last."""
     plan = same.job.plan
     if np.ndim(plan.pp) == 0 and len(plan) == 1:
@@ -54,7 +40,7 @@ def predicted_memory(job: Job) -> Memory:
 
     So one plan is judged by the same representative pipeline ranks as a column.
     """
-    return _memory(_Same(job))
+    return _memory(Same(job))
 
 
 def figure(job: Job, name: str) -> Any:

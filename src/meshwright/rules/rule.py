@@ -92,7 +92,6 @@ def rule(
     section: str,
     source: str,
     reads: tuple[str, ...] = (),
-    scope: str = "all",
     confidence: str = "arithmetic",
     predictive: bool = False,
     foremost: bool = False,
@@ -113,7 +112,7 @@ def rule(
             section=section,
             source=source,
             reads=reads,
-            scope=scope,
+            scope="all",
             confidence=confidence,
             predictive=predictive,
             foremost=foremost,
@@ -159,62 +158,18 @@ def find_rule(code: str) -> Rule | None:
 
 @cache
 def pruning_rules() -> tuple[Rule, ...]:
-    """General error rules, cheapest first: what a search applies to plans of its own making.
+    """Error rules, cheapest first: what a search applies to plans of its own making.
 
     Foremost rules are left out, since its axes hold no such values, and so are predictive ones.
     """
-    general = (r for r in all_rules() if r.is_general and not _turn(r))
-    errors = (r for r in general if r.severity is Severity.ERROR)
+    errors = (r for r in all_rules() if r.severity is Severity.ERROR and not _turn(r))
     return tuple(sorted(errors, key=lambda r: (len(r.reads), r.code)))
-
-
-def in_scope(rule_: Rule, framework: str | None = None, version: str | None = None) -> bool:
-    """Whether a rule holds for a framework and version; general rules always do.
-
-    Without a version, any rule that names the framework holds.
-    """
-    if rule_.is_general:
-        return True
-    return any(
-        _scope_item_holds(item.strip(), framework, version) for item in rule_.scope.split(";")
-    )
-
-
-_SCOPE_ITEM = re.compile(r"([\w.-]+?)\s*(?:(>=|<=|==|@|<|>)\s*([\w.]+))?")
-
-
-def _scope_item_holds(item: str, framework: str | None, version: str | None) -> bool:
-    """One item of a scope string, such as "torchtitan>=0.3", against a framework and version."""
-    parsed = _SCOPE_ITEM.fullmatch(item)
-    if parsed is None or framework is None or parsed[1] != framework:
-        return False
-    if version is None or parsed[3] is None:
-        return True
-    return _compare(_release(version), parsed[2], _release(parsed[3]))
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """The numbers of a version, "0.16.1" as (0, 16, 1)."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
-
-
-def _compare(left: tuple[int, ...], operator: str, right: tuple[int, ...]) -> bool:
-    """Compare releases to the precision of `right`, so that 0.19.2 == 0.19 and 0.19.2 <= 0.19."""
-    left = left[: len(right)]
-    outcomes = {">=": left >= right, "<=": left <= right, ">": left > right, "<": left < right}
-    return outcomes.get(operator, left == right)
 
 
 # Application
 
 
-def check(
-    job: Job,
-    rules: Iterable[Rule] | None = None,
-    *,
-    framework: str | None = None,
-    version: str | None = None,
-) -> list[Finding]:
+def check(job: Job, rules: Iterable[Rule] | None = None) -> list[Finding]:
     """What is wrong with one plan: a finding per rule that fires, errors first, then by code.
 
     Where a foremost rule finds an error, the others are not asked; where any other does, there is
@@ -223,12 +178,11 @@ def check(
     if len(job.plan) != 1:
         raise MeshwrightError("check reads one plan; use prune for a column of plans")
     job = as_numpy(job)
-    chosen = all_rules() if rules is None else rules
-    scoped = [r for r in chosen if in_scope(r, framework, version)]
+    chosen = tuple(all_rules() if rules is None else rules)
     findings: list[Finding] = []
     for turn in ("foremost", "", "predictive"):
         if not any(f.severity is Severity.ERROR for f in findings):
-            findings += _findings(job, [r for r in scoped if _turn(r) == turn])
+            findings += _findings(job, [r for r in chosen if _turn(r) == turn])
     return sorted(findings, key=lambda f: (-int(f.severity), f.code))
 
 

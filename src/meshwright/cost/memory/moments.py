@@ -20,23 +20,14 @@ from meshwright.model.count import parameters
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.cost.memory.stack import MemoryStack
     from meshwright.cost.memory.total import Memory
     from meshwright.plan.job import Job
 
-WORDS = {
-    "load": "while the model is built",
-    "first_forward": "in the first forward pass and loss",
-    "first_backward": "in the first backward pass",
-    "optimizer_step": "in the optimizer step, the first of which creates the moments",
-    "forward": "in the forward passes and loss after the first step",
-    "backward": "in the backward passes after the first step",
-    "checkpoint": "while a checkpoint is saved",
-}
-NAMES = tuple(WORDS)
-STEADY = ("optimizer_step", "forward", "backward")  # those of every later step
+NAMES = (
+    *("load", "first_forward", "first_backward", "optimizer_step"),
+    *("forward", "backward", "checkpoint"),
+)
 BUILDS = ("sharded", "device", "host", "first_rank")
-SAVES = ("sharded", "full", "full_on_device")
 MOMENT_BYTES = 8.0  # two fp32 moments a parameter, in a full state dict of the optimizer
 _BESIDE = (
     "weights.fp8_copies",
@@ -160,27 +151,15 @@ class Moments:
     steady_bytes: float
     outside_bytes: float
     reserve_share: float
-    lifecycle: Lifecycle
 
     def named(self, name: str) -> Moment:
         """One moment by name."""
         return next(m for m in self.moments if m.name == name)
 
     @property
-    def fullest(self) -> Moment:
-        """The moment at which a device holds most; the earliest of equals."""
-        return max(self.moments, key=lambda m: m.fullest_bytes)
-
-    @property
     def fullest_host(self) -> Moment:
         """The moment at which a host holds most."""
         return max(self.moments, key=lambda m: m.host_bytes)
-
-    def first_beyond(self, device_bytes: float) -> Moment | None:
-        """The first moment that does not fit a device, allocator and context together."""
-        return next(
-            (m for m in self.moments if m.fullest_bytes + self.outside_bytes > device_bytes), None
-        )
 
 
 def moments(job: Job, habits: Lifecycle | None = None) -> Moments:
@@ -209,18 +188,11 @@ def moments(job: Job, habits: Lifecycle | None = None) -> Moments:
         )
         for name in NAMES
     )
-    return _assembled(found, whole, stack, habits)
-
-
-def _assembled(
-    found: tuple[Moment, ...], whole: Memory, stack: MemoryStack, habits: Lifecycle
-) -> Moments:
     return Moments(
         moments=found,
         steady_bytes=float(whole.peak_bytes),
         outside_bytes=float(whole.device_bytes - whole.reserved_bytes),
         reserve_share=stack.fragmentation,
-        lifecycle=habits,
     )
 
 
