@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A fresh environment, an install without test tools, one real plan, and where its figures come from.
+# A fresh environment, an install without test tools, one real plan, where its figures come from, and
+# its launch script: written, broken, checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rm -rf .venv-demo
@@ -16,3 +17,6 @@ meshwright() {
 meshwright plan llama-3.1-70b --gpu H100:8 --nodes 8 --seq-len 8192 --global-batch 4Mtok --write plan.toml
 meshwright predict plan.toml
 meshwright explain plan.toml memory --depth 2
+meshwright convert plan.toml --to megatron-lm -o train.sh
+sed -i.bak 's/--tensor-model-parallel-size [0-9]*/--tensor-model-parallel-size 3/' train.sh
+meshwright check train.sh --gpus H100:8 || test $? -eq 1  # findings

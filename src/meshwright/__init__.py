@@ -24,6 +24,8 @@ _HOME = {
     "Plan": "meshwright.plan.plan",
     "Workload": "meshwright.plan.job",
     "check": "meshwright.api",
+    "check_files": "meshwright.api",
+    "convert_files": "meshwright.api",
     "cluster": "meshwright.api",
     "load_model": "meshwright.api",
     "predict": "meshwright.api",
@@ -40,7 +42,9 @@ __all__ = [
     "Workload",
     "__version__",
     "check",
+    "check_files",
     "cluster",
+    "convert_files",
     "load_model",
     "plan",
     "predict",
@@ -49,7 +53,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from meshwright.api import check, cluster, load_model, plan, predict, read_job
+    from meshwright.api import (
+        check,
+        check_files,
+        cluster,
+        convert_files,
+        load_model,
+        plan,
+        predict,
+        read_job,
+    )
     from meshwright.base.errors import MeshwrightError
     from meshwright.base.finding import Finding
     from meshwright.hardware.cluster import Cluster
