@@ -17,6 +17,7 @@ meshwright() {
 meshwright plan llama-3.1-70b --gpu H100:8 --nodes 8 --seq-len 8192 --global-batch 4Mtok --write plan.toml
 meshwright predict plan.toml
 meshwright explain plan.toml memory --depth 2
-meshwright convert plan.toml --to megatron-lm -o train.sh
+meshwright plan llama-3.1-70b --gpu H100:8 --nodes 8 --seq-len 8192 --global-batch 4Mtok --pin schedule=1f1b --top 1 --write megatron.toml
+meshwright convert megatron.toml --to megatron-lm -o train.sh
 sed -i.bak 's/--tensor-model-parallel-size [0-9]*/--tensor-model-parallel-size 3/' train.sh
 meshwright check train.sh --gpus H100:8 || test $? -eq 1  # findings
