@@ -281,10 +281,11 @@ def stated_gpus(reading: Reading) -> int | None:
     gpus = reading.value("num_gpus")
     if isinstance(gpus, int) and 0 < gpus <= _MOST_GPUS:
         return gpus
-    nodes, per_node = reading.value("num_nodes"), reading.value("gpus_per_node")
-    if isinstance(per_node, int) and per_node > 0 and isinstance(nodes, int | None):
-        return min(max(nodes or 1, 1) * per_node, _MOST_GPUS)
-    return None
+    nodes, per_node = reading.values.get("num_nodes"), reading.value("gpus_per_node")
+    count = 1 if nodes is None or nodes.value is None else nodes.value
+    if isinstance(per_node, int) and per_node > 0 and isinstance(count, int):
+        return min(max(count, 1) * per_node, _MOST_GPUS)
+    return None  # nodes that only the launcher's environment knows are not one node
 
 
 def _counts(reading: Reading, plan: Plan, missing: list[str]) -> tuple[int, int]:
@@ -357,13 +358,23 @@ def _workloads(
             or int(p.micro_batch_size * p.dp * p.pp * p.vpp * _ROUNDS),
             train_tokens=_number(reading.value("train_tokens")),
             packed_mean_len=_number(reading.value("packed_mean_len")),
-            loading=_noun(Loading, reading.values),
+            loading=_loading(reading),
             runtime=_noun(Runtime, reading.values),
             recipe=_noun(Recipe, reading.values),
         )
         for p, length in zip((first, second), lengths, strict=True)
     ]
     return built[0], built[1]
+
+
+_SAVING = ("ckpt_dir", "checkpoint_interval_steps", "checkpoint_interval_s", "checkpoint_async")
+
+
+def _loading(reading: Reading) -> Loading:
+    """Data and checkpoints; how a framework would save says nothing where nothing is saved."""
+    loading: Loading = _noun(Loading, reading.values)
+    saves = any(reading.is_stated(name) for name in _SAVING)
+    return loading if saves else replace(loading, checkpoint_async=None)
 
 
 def _batch(reading: Reading, plan: Plan) -> int | None:

@@ -17,6 +17,8 @@ from meshwright.frameworks.knobs import Knobs
 from meshwright.rules.demand import demands_of, message, suggested, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
+from meshwright.rules.tolerated import tolerated
+from meshwright.rules.uncounted import fits_from, found_on_any_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,17 +79,18 @@ def lint(
     drafted = draft(reading, model=model, cluster=cluster)
     judged = as_numpy(drafted.job)
     general, withheld = _general(drafted, judged, predict=predict)
+    general += found_on_any_count(reading, drafted) if predict else []
     demanded, unjudged = _demanded(reading, drafted, edits=edits)
     findings = [
         *reading.config.findings,
         *(f for part in reading.config.parts for f in part.config.findings),
         *reading.findings,
         *(
-            pointed(rule, found, reading, drafted, edits=edits)
+            pointed(rule, tolerated(rule, found, reading), reading, drafted, edits=edits)
             for rule, found in _not_refused(general, demanded)
         ),
         *demanded,
-        *_missing_note(drafted, withheld),
+        *_missing_note(drafted, withheld, fits_from(reading, drafted) if predict else None),
     ]
     return Linted(
         findings=tuple(sorted(_once(findings), key=_order)),
@@ -163,7 +166,9 @@ def _weighed(found: list[tuple[Rule, Finding]], drafted: Drafted) -> list[tuple[
     ]
 
 
-def _missing_note(drafted: Drafted, withheld: Sequence[str]) -> list[Finding]:
+def _missing_note(
+    drafted: Drafted, withheld: Sequence[str], enough_gpus: int | None
+) -> list[Finding]:
     """CFG201: what to state so that the rest can be judged."""
     if not drafted.missing or (drafted.is_whole and not withheld):
         return []
@@ -171,7 +176,8 @@ def _missing_note(drafted: Drafted, withheld: Sequence[str]) -> list[Finding]:
     options = dict.fromkeys(_OPTION[name] for name in drafted.missing if name in _OPTION)
     lacking = "" if drafted.is_whole else "memory and time are not predicted"
     counted = f"{len(withheld)} rules hang on it" if withheld else ""
-    effect = ", ".join(text for text in (lacking, counted) if text)
+    fits = f"the memory of {enough_gpus} GPUs would do" if enough_gpus else ""
+    effect = ", ".join(text for text in (lacking, counted, fits) if text)
     return [
         Finding(
             code="CFG201",

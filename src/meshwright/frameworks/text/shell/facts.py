@@ -56,6 +56,8 @@ def launch_values(
             stated_so = _variable(source, run, spelled)
             if stated_so is not None:
                 _add(found, name, stated_so)
+            elif name == "num_nodes" and _is_unknown(run, spelled):
+                _add(found, name, Value(value=UNKNOWN))
     environment = _environment(source, launches, run)
     found = {k: v for k, v in found.items() if k not in ("num_tasks", "tasks_per_node")}
     return {**multiplied(found), **({"environment": environment} if environment else {})}
@@ -109,6 +111,12 @@ def _variable(source: Source, run: Run, name: str) -> Value | None:
     if variable is None or not re.fullmatch(r"[1-9]\d{0,6}", text):
         return None
     return Value(value=int(text), settings=(_assigned(source, run, name, Argument(variable.bits)),))
+
+
+def _is_unknown(run: Run, name: str) -> bool:
+    """Whether the script sets a variable to what only its environment knows."""
+    variable = run.scope.variables.get(name)
+    return variable is not None and variable.items is None and variable.text is None
 
 
 def _assigned(source: Source, run: Run, name: str, value: Argument) -> Setting:

@@ -218,21 +218,22 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     "Head size outside the fast attention kernels",
     severity=Severity.ERROR,
     section=SECTION,
-    source="TransformerEngine dot_product_attention/utils.py get_attention_backend (d0067d0d)",
+    source="TransformerEngine dot_product_attention/utils.py get_attention_backend (d0067d0d); "
+    "flash-attention flash_attn/flash_attn_interface.py (2.7), which pads",
     reads=("flash_attention",),
     confidence="read",
 )
 def head_size_has_a_kernel(job: Job) -> Mask:
-    """Fused attention takes heads of at most 256 elements, in multiples of 8.
+    """Fused attention takes heads of at most 256 elements; smaller ones it pads to multiples of 8.
 
-    Otherwise scores are stored (memory grows with the square of the sequence) or nothing runs.
+    Larger ones store their scores (memory grows with the square of the sequence) or do not run.
 
     Fails: plan(head_dim=320)
-    Fails: plan(head_dim=100)
     Passes: plan(head_dim=320, flash_attention=False)
     Passes: plan(head_dim=192, v_head_dim=128)
+    Passes: plan(head_dim=100)
     """
-    unfit = any(d > LARGEST_HEAD or d % 8 for d in head_dims(job.model))
+    unfit = any(d > LARGEST_HEAD for d in head_dims(job.model))
     return np.logical_and(job.plan.flash_attention, unfit)
 
 
