@@ -35,6 +35,13 @@ FSDP = Names(
 )
 KINDS = {"fsdp": "FSDP", "deepspeed": "DEEPSPEED", "multi_gpu": "MULTI_GPU"}
 KINDS |= {"megatron_lm": "MEGATRON_LM", "no": "NO"}
+BESIDE_FILE = (
+    *(_D + "gradient_accumulation_steps", _D + "gradient_clipping", _D + "zero_stage"),
+    *(_D + "offload_optimizer_device", _D + "offload_param_device"),
+    *(_D + "offload_optimizer_nvme_path", _D + "offload_param_nvme_path"),
+    *(_D + "zero3_save_16bit_model", "mixed_precision"),
+)
+"""What a DeepSpeed file must state itself (accelerate 1.15, _deepspeed_config_checks)."""
 DEFAULT_STAGE = 2  # of the DeepSpeed plugin without a file
 _PRECISION = ("mixed_precision", "fp16")
 
@@ -124,6 +131,9 @@ def _give_deepspeed(m: Meanings) -> None:
     """The plugin's settings, or those of the file that they name."""
     m.give("use_deepspeed", True, "distributed_type", "use_deepspeed")
     m.give("use_fsdp", False)
+    beside = [name for name in BESIDE_FILE if m.config.stated(name) is not None]
+    if m.config.stated(_D + "deepspeed_config_file"):
+        m.give("ds_fields_beside_file", [n.rpartition(".")[2] for n in beside], *beside)
     inner = part_of(m.config, "deepspeed")
     if inner is not None:
         from meshwright.frameworks.deepspeed.trainer import under_trainer

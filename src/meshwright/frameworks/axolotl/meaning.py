@@ -73,6 +73,7 @@ def _give_expert_shards(m: Meanings) -> None:
 
 def _give_lora(m: Meanings) -> None:
     adapter = m.config.stated("adapter")
+    m.give("tunes_weights", not adapter, "adapter")
     if not isinstance(adapter, str) or not adapter:
         return
     rank = m.config.stated("lora_r")

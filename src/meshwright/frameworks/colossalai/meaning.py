@@ -78,6 +78,8 @@ def _batch(m: Meanings) -> None:
     count, size = m.field("num_microbatches"), m.field("microbatch_size")
     batch = m.field("batch_size")
     names = ("num_microbatches", "microbatch_size", "batch_size")
+    told = m.is_stated(*names[:2])
+    m.give("pipeline_batch_stated", told or not m.is_stated("pp_size"), *names[:2])
     if isinstance(count, int) and count > 0:
         m.give("num_microbatches", count, *names)
         m.give("gradient_accumulation_steps", count, *names)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.hugging_face.mesh import give_context, give_plain, give_shards
 from meshwright.frameworks.hugging_face.optimizers import optimizer_word
+from meshwright.frameworks.hugging_face.quantized import give_quantized, give_reentrant
 from meshwright.frameworks.hugging_face.sharding import Names, give_fsdp, truth
 from meshwright.frameworks.hugging_face.widths import adapters, autocast, pure, single
 from meshwright.frameworks.setting import UNKNOWN, Value
@@ -66,6 +67,8 @@ def give_run(m: Meanings, args: Arguments) -> None:
     give_shards(m)
     give_context(m)
     give_plain(m)
+    give_quantized(m)
+    give_reentrant(m)
 
 
 def _half(arithmetic: str) -> str:

@@ -56,6 +56,7 @@ def tuning(m: Meanings) -> str:
 def _give_tuning(m: Meanings) -> None:
     """Adapters, and the width of a quantized base; lora is what an unstated type means."""
     m.give("sft", str(m.config.stated("stage") or "sft") == "sft", "stage")
+    m.give("tunes_weights", tuning(m) not in ("lora", "oft"), "finetuning_type")
     if tuning(m) not in ("lora", "oft"):
         return
     rank, bits = m.config.stated("lora_rank"), m.config.stated("quantization_bit")

@@ -414,3 +414,39 @@ def accumulation_is_said_once(k: Knobs) -> bool:
     """
     steps = k.get("gradient_accumulation_steps")
     return steps not in (None, 1) and bool(k.get("accelerate_ga_plugin", False))
+
+
+@demand(
+    "DAT285",
+    "DeepSpeed settings beside a DeepSpeed file (accelerate)",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="accelerate",
+    source="accelerate src/accelerate/utils/dataclasses.py DeepSpeedPlugin "
+    "_deepspeed_config_checks (1.15.0)",
+    consequence="ValueError: When using `deepspeed_config_file`, the following accelerate config "
+    "variables will be ignored",
+    confidence="read",
+    says="deepspeed_config_file with {ds_fields_beside_file} beside it: these must stand in the "
+    "DeepSpeed file alone",
+)
+def the_deepspeed_file_says_it_all(k: Knobs) -> bool:
+    """With a file of DeepSpeed's own, accelerate refuses settings that it would have to merge.
+
+    Batch, stage, offload, clipping and precision stand in the file; the rest of the configuration
+    names machines and processes.
+
+    Fails: accelerate 1.15:
+        distributed_type: DEEPSPEED
+        deepspeed_config:
+          deepspeed_config_file: ds_zero3.json
+          zero_stage: 3
+        num_processes: 8
+    Passes: accelerate 1.15:
+        distributed_type: DEEPSPEED
+        deepspeed_config:
+          deepspeed_config_file: ds_zero3.json
+          zero3_init_flag: true
+        num_processes: 8
+    """
+    return bool(k.get("ds_fields_beside_file"))

@@ -11,6 +11,9 @@ from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from meshwright.frameworks.knobs import Knobs
 
 _VALIDATION = "axolotl src/axolotl/utils/schemas/validation.py (0.12), context_parallel_size"
@@ -25,7 +28,8 @@ _VALIDATION = "axolotl src/axolotl/utils/schemas/validation.py (0.12), context_p
     source=_VALIDATION,
     consequence="ValueError: flash_attention: true must be set with context_parallel_size > 1",
     confidence="read",
-    says="context_parallel_size {cp} with flash_attention = {flash_attention_stated}",
+    says="context_parallel_size {cp} (sequence parallelism) with flash_attention = "
+    "{flash_attention_stated}",
     suggest={"flash_attention_stated": True},
 )
 def rings_pass_through_flash_attention(k: Knobs) -> bool:
@@ -73,3 +77,52 @@ def one_packed_row_is_split(k: Knobs) -> bool:
         micro_batch_size: 1
     """
     return bool(int(k.get("cp") or 1) > 1 and k.packed and k.micro_batch_size > 1)
+
+
+@demand(
+    "MOD335",
+    "Liger kernels with tensor parallelism (axolotl)",
+    severity=Severity.ERROR,
+    section="5.3",
+    scope="axolotl",
+    source="axolotl src/axolotl/integrations/liger/args.py (0.12)",
+    consequence="ValueError: `liger_rms_norm` is incompatible with tensor parallelism; or: Tensor "
+    "parallelism is not compatible with liger losses.",
+    confidence="read",
+)
+def liger_kernels_see_whole_tensors(k: Knobs) -> bool:
+    """Liger's norms and its fused loss know nothing of the shards that tensor parallelism makes.
+
+    Fails: axolotl 0.12:
+        base_model: Qwen/Qwen3-8B
+        tensor_parallel_size: 2
+        dp_shard_size: 4
+        liger_rms_norm: true
+    Passes: axolotl 0.12:
+        base_model: Qwen/Qwen3-8B
+        dp_shard_size: 8
+        liger_rms_norm: true
+    """
+    return int(k.get("tp") or 1) > 1 and bool(_of_liger(k))
+
+
+def _of_liger(k: Knobs) -> list[str]:
+    """The kernels that are asked for and refused."""
+    keys = {
+        "liger_rms_norm": "liger_rms_norm",
+        "liger_fused_loss": "liger_fused_linear_cross_entropy",
+    }
+    return [key for variable, key in keys.items() if k.get(variable, False)]
+
+
+@liger_kernels_see_whole_tensors.message
+def _(k: Knobs) -> str:
+    return (
+        f"{', '.join(_of_liger(k))} with tensor_parallel_size {k.tp}: liger is incompatible with it"
+    )
+
+
+@liger_kernels_see_whole_tensors.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    asked = ("liger_rms_norm", "liger_fused_loss")
+    return {variable: False for variable in asked if k.get(variable, False)}

@@ -52,6 +52,29 @@ def pipeline_takes_stage_one(k: Knobs) -> bool:
     return _degree(k, "pp") > 1 and k.get("zero_stage", 0) > 1
 
 
+@demand(
+    "DAT284",
+    "Pipeline without its micro-batches (ColossalAI)",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="colossalai",
+    source=_PLUGIN,
+    consequence="AssertionError: num_microbatches or microbatch_size must be specified when using "
+    "pipeline parallelism",
+    confidence="read",
+    says="pp_size {pp} with neither num_microbatches nor microbatch_size",
+    suggest={"num_microbatches": 8},
+)
+def pipeline_is_told_its_micro_batches(k: Knobs) -> bool:
+    """The plugin does not guess how the batch is cut.
+
+    Fails: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=2, pp_size=2, zero_stage=1)
+    Passes: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=2, pp_size=2, zero_stage=1,
+        num_microbatches=4)
+    """
+    return _degree(k, "pp") > 1 and k.pipeline_batch_stated is False
+
+
 def _chunk_demand(k: Knobs) -> str:
     """What the style demands of the number of model chunks, "" where it is met."""
     style, chunks = k.get("pp_style", "1f1b"), k.get("num_model_chunks", 1) or 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
-from meshwright.rules.framework.degrees import data_parallel
+from meshwright.rules.framework.degrees import data_parallel, runs_deepspeed
 from meshwright.rules.nearest import divisors
 
 if TYPE_CHECKING:
@@ -266,3 +266,38 @@ def _(k: Knobs) -> str:
 
 
 split_attention_is_sdpa.fix(lambda _k: {"attn_implementation": "sdpa"})
+
+
+@demand(
+    "MOD193",
+    "KV heads not divisible by TP (transformers)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="transformers>=4.50; accelerate>=1.10",
+    source="transformers issue 48307; src/transformers/integrations/tensor_parallel.py (5.23.0)",
+    consequence="RuntimeError: shape is invalid for input of size: a rank holds less than one head",
+    confidence="read",
+)
+def native_tp_divides_key_value_heads(k: Knobs) -> bool:
+    """transformers' own tensor parallelism cuts k_proj by columns and copies no heads.
+
+    Fails: knobs(framework="accelerate 1.15", num_key_value_heads=4, tp=8)
+    Passes: knobs(framework="accelerate 1.15", num_key_value_heads=4, tp=4)
+    """
+    if runs_deepspeed(k) or k.get("use_megatron_lm", False):
+        return False
+    return _degree(k, "tp") > 1 and k.num_key_value_heads % k.tp != 0
+
+
+@native_tp_divides_key_value_heads.message
+def _(k: Knobs) -> str:
+    return (
+        f"{k.num_key_value_heads} KV heads over tensor parallel size {k.tp}: heads are not "
+        "replicated"
+    )
+
+
+@native_tp_divides_key_value_heads.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    heads = int(k.num_key_value_heads)
+    return {"tp": max(d for d in range(1, int(k.tp) + 1) if heads % d == 0)}
