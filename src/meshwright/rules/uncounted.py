@@ -36,12 +36,12 @@ def found_on_any_count(reading: Reading, drafted: Drafted) -> list[tuple[Rule, F
     """What runs out of memory on however many GPUs the batch can be spread over."""
     if not lacks_count_alone(drafted):
         return []
-    known = {code: found for code in _ON_THE_DEVICE if (found := find_rule(code)) is not None}
+    rules = {code: rule for code in _ON_THE_DEVICE if (rule := find_rule(code)) is not None}
     try:
-        found = check(as_numpy(_largest(reading, drafted)), list(known.values()))
+        found = check(as_numpy(_largest(reading, drafted)), list(rules.values()))
     except _FAILURES:
         return []
-    return [(known[f.code], f) for f in found]
+    return [(rules[f.code], f) for f in found]
 
 
 def fits_from(reading: Reading, drafted: Drafted) -> int | None:
