@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from meshwright.base.finding import Finding
+    from meshwright.frameworks.field import Field, Table
 
 LEAST_SURE = 0.2  # below it a source is read as of no known framework
 FAIRLY_SURE = 0.5  # ... below it the framework must know most of the settings
@@ -128,6 +129,8 @@ def resolve(
     findings: list[Finding] = list(parsed.findings)
     for setting in parsed.settings:
         known = framework.table.find(setting.spelled, version)
+        if known is None and (positive := _negated(setting, framework.table, version)):
+            known, setting = positive, setting.replace(value=False)
         if known is None:
             left.append(setting)
             continue
@@ -160,6 +163,16 @@ def resolve(
         findings=tuple(findings),
     )
     return config, tuple(left)
+
+
+def _negated(setting: Setting, table: Table, version: str) -> Field | None:
+    """The yes-or-no field that `--group.no_field` turns off, as parsers of options spell it."""
+    group, dot, leaf = setting.spelled.rpartition(".")
+    positive = leaf.lstrip("-").removeprefix("no_").removeprefix("no-")
+    if setting.value is not True or positive == leaf.lstrip("-"):
+        return None
+    known = table.find(f"{group}{dot}{positive}", version)
+    return known if known is not None and known.type in ("bool", "flag", "off-flag") else None
 
 
 def _lower(words: Iterable[str]) -> set[str]:

@@ -238,6 +238,13 @@ def _layout(m: Meanings, split: list[Any]) -> None:
     if len(parts) == len(split):
         counts = [sum(str(n).startswith("layers.") for n in part) for part in parts]
         m.give("layout", counts, MODULES)
+        _count_no_ends(m)
+
+
+def _count_no_ends(m: Meanings) -> None:
+    """Where a layout says what every chunk holds, nothing is derived from the ends' slots."""
+    m.give("embedding_in_split", False, _FEWER_STAGES[0])
+    m.give("loss_in_split", False, _FEWER_STAGES[1])
 
 
 def _unequal_ends(m: Meanings, layers: int | None, stages: int) -> None:
@@ -247,6 +254,7 @@ def _unequal_ends(m: Meanings, layers: int | None, stages: int) -> None:
         split = layers_by_stage(layers, stages, *ends)
         if split:
             m.give("layout", split, *_FEWER_STAGES)
+            _count_no_ends(m)
 
 
 def layers_by_stage(layers: int, stages: int, first_less: int, last_less: int) -> list[int]:

@@ -37,6 +37,9 @@ def give_model(m: Meanings) -> None:
         m.give("model_name", preset, *names)
     for variable, value in models.SHAPES.get((family, size), {}).items():
         m.give(variable, value, *names)
+    limit = models.ROTARY_LIMITS.get((family, size)) or models.ROTARY_LIMITS.get((family, ""))
+    if limit is not None and not is_before(m, "0.3"):
+        m.give("rotary_max_seq_len", limit, *names)
     if kernel:
         m.give("attention_backend", kernel, *names)
     elif is_before(m, "0.3") and (family, size) in models.FLEX_SINCE_02:

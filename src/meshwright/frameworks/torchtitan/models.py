@@ -87,6 +87,18 @@ SHAPES: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType(
 )
 """Dimensions of the models that are no preset, by the names of an HF config.json."""
 
+ROTARY_LIMITS: Mapping[tuple[str, str], int] = MappingProxyType(
+    {
+        ("llama3", ""): 131072,
+        ("qwen3", ""): 40960,
+        ("qwen3", "debugmodel"): 4096,
+        ("qwen3", "debugmodel_moe"): 4096,
+        ("deepseek_v3", ""): 16384,
+        ("gpt_oss", ""): 131072,
+    }
+)
+"""Longest sequence of a family's rotary tables in 0.3 ("": of its every size)."""
+
 FLEX_SINCE_02 = frozenset(
     {("deepseek_v3", "16b"), ("deepseek_v3", "236b"), ("deepseek_v3", "671b")}
 )

@@ -75,6 +75,7 @@ def _smaller_micro_batch(rule_: Rule, job: Job) -> dict[str, tuple[int, ...]]:
     source=_INTERLEAVING,
     reads=PIPELINE,
     confidence="run",
+    tolerated_by="torchtitan",
 )
 def interleaving_has_microbatches(job: Job) -> Mask:
     """Interleaving sends groups of pp micro-batches through one chunk after the other.

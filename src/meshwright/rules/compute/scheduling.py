@@ -28,6 +28,7 @@ _BRIDGE_GUIDE = "Megatron-Bridge docs/performance-guide.md (067f987d)"
     source="DeepSpeed deepspeed/runtime/zero/config.py DeepSpeedZeroConfig (0.19.8)",
     reads=("offload_params", "zero_stage"),
     confidence="run",
+    tolerated_by="torchtitan>=0.3",
 )
 def offloaded_parameters_are_sharded(job: Job) -> Mask:
     """Parameters are fetched layer by layer only where they are sharded (ZeRO-3, FSDP).

@@ -104,6 +104,44 @@ def _(k: Knobs) -> str:
 async_tp_needs_the_compiler.fix(set_to(compile=True))
 
 
+# Type checking
+
+
+@demand(
+    "CMP180",
+    "SPMD type checking where it is not supported",
+    severity=Severity.ERROR,
+    section="6.1",
+    scope="torchtitan>=0.3",
+    source=_POST,
+    consequence="ValueError: SPMD typechecking is not supported with pipeline parallelism; "
+    "Selective activation checkpointing (SAC) is not supported with FlexAttention while SPMD "
+    "typechecking is enabled",
+    suggest={"spmd_typechecking": False},
+)
+def types_are_checked_without_stages(k: Knobs) -> bool:
+    """The checker follows neither a pipeline nor selective recompute around FlexAttention.
+
+    Fails: knobs(framework="torchtitan 0.3", spmd_typechecking=True, pp=2)
+    Fails: knobs(framework="torchtitan 0.3", spmd_typechecking=True, pp=1, ac_mode="selective",
+        attention_backend="flex")
+    Passes: knobs(framework="torchtitan 0.3", spmd_typechecking=True, pp=1, ac_mode="full",
+        attention_backend="flex")
+    """
+    if not k.spmd_typechecking:
+        return False
+    flex = k.get("attention_backend") == "flex"
+    return _degree(k, "pp") > 1 or (k.get("ac_mode") == "selective" and flex)
+
+
+@types_are_checked_without_stages.message
+def _(k: Knobs) -> str:
+    return (
+        f"spmd_typechecking with pp {_degree(k, 'pp')}, activation checkpointing "
+        f"{k.get('ac_mode')}, attention {k.get('attention_backend')}"
+    )
+
+
 # CUDA graphs
 
 

@@ -111,6 +111,34 @@ def _(k: Knobs) -> Mapping[str, Any]:
 
 
 @demand(
+    "MOD147",
+    "EP does not divide the shards of a replica (torchtitan)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="torchtitan>=0.3",
+    source=f"{_DIMS} build_mesh",
+    consequence="ValueError: The product of mesh_sizes is ..., but the original dimension at dim=0 "
+    "has size ... (when the mesh is built, also for a model without experts)",
+)
+def experts_tile_the_shards(k: Knobs) -> bool:
+    """The expert mesh lies over dp_shard * cp * tp, within a replica and a stage.
+
+    Fails: knobs(framework="torchtitan 0.3", ep=16, dp_shard=2, cp=1, tp=2)
+    Passes: knobs(framework="torchtitan 0.3", ep=4, dp_shard=2, cp=1, tp=2)
+    """
+    ranks = int(k.dp_shard) * _degree(k, "cp") * _degree(k, "tp")
+    return ranks % _degree(k, "ep") != 0
+
+
+@experts_tile_the_shards.message
+def _(k: Knobs) -> str:
+    return (
+        f"ep {k.ep} does not divide dp_shard {k.dp_shard} * cp {_degree(k, 'cp')} * tp "
+        f"{_degree(k, 'tp')}"
+    )
+
+
+@demand(
     "MOD148",
     "ETP other than 1 or TP",
     severity=Severity.ERROR,
@@ -222,7 +250,7 @@ def pipeline_cuts_the_local_batch(k: Knobs) -> bool:
         pipeline_parallel_microbatch_size = 2
     """
     if _degree(k, "pp") == 1:
-        return False
+        return k.is_stated("pipeline_micro_batch_size") and _pipelined(k) < 1
     return bool(_pipelined(k) < 1 or k.local_batch_size % _pipelined(k))
 
 
@@ -284,6 +312,35 @@ def _(k: Knobs) -> str:
 def _(k: Knobs) -> Mapping[str, Any]:
     unit = _sequence_unit(k)
     return {"seq_len": -(-k.seq_len // unit) * unit}
+
+
+@demand(
+    "DAT165",
+    "Sequence longer than torchtitan's rotary tables",
+    severity=Severity.ERROR,
+    section="4.1",
+    scope="torchtitan>=0.3",
+    source=f"{_DECODER} (0.3.0)",
+    consequence="ValueError: Training sequence length exceeds attention RoPE maximum supported "
+    "sequence length",
+)
+def rotary_tables_cover_the_sequence(k: Knobs) -> bool:
+    """Every model states how far its rotary tables go; longer sequences are refused, not scaled.
+
+    Fails: knobs(framework="torchtitan 0.3", seq_len=32768, rotary_max_seq_len=16384)
+    Passes: knobs(framework="torchtitan 0.3", seq_len=16384, rotary_max_seq_len=16384)
+    """
+    return bool(k.seq_len > k.rotary_max_seq_len)
+
+
+@rotary_tables_cover_the_sequence.message
+def _(k: Knobs) -> str:
+    return f"seq_len {k.seq_len}, but the model's rotary tables end at {k.rotary_max_seq_len}"
+
+
+@rotary_tables_cover_the_sequence.fix
+def _(k: Knobs) -> Mapping[str, Any]:
+    return {"seq_len": k.rotary_max_seq_len}
 
 
 # Heads, vocabulary, stages
@@ -390,6 +447,75 @@ def _(k: Knobs) -> Mapping[str, Any]:
     legal = [each for each in each_of if -(-slots // each) % k.pp == 0]
     nearest = sorted(legal, key=lambda each: abs(each - k.layers_per_stage))
     return {"layers_per_stage": nearest[0]} if nearest else {}
+
+
+_SINGLE = ("1f1b", "gpipe")
+
+
+@demand(
+    "MOD130",
+    "Schedule and stages of a rank disagree (torchtitan)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="torchtitan>=0.1",
+    source="torchtitan torchtitan/distributed/pipeline_parallel.py _get_pipeline_metadata (0.3.0)",
+    consequence="ValueError: Single stage schedule requires exactly 1 stage per rank, or: "
+    "Multi-stage schedule requires at least 2 stages per rank",
+)
+def schedule_has_its_stages(k: Knobs) -> bool:
+    """1F1B and GPipe order one stage a rank, the others two or more; layers a stage decide.
+
+    Elsewhere 1F1B with several chunks is the interleaved schedule; torchtitan has it by that name.
+
+    Fails: knobs(framework="torchtitan 0.3", pp=2, schedule_class="1F1B", stages_per_rank=2)
+    Fails: knobs(framework="torchtitan 0.3", pp=2, schedule_class="Interleaved1F1B",
+        stages_per_rank=1)
+    Passes: knobs(framework="torchtitan 0.3", pp=2, schedule_class="Interleaved1F1B",
+        stages_per_rank=2)
+    """
+    if _degree(k, "pp") == 1 or k.get("schedule_name_unknown", False) or k.get("pp_schedule_csv"):
+        return False
+    single = str(k.schedule_class).lower() in _SINGLE
+    return bool(k.stages_per_rank != 1) if single else bool(k.stages_per_rank < 2)
+
+
+@schedule_has_its_stages.message
+def _(k: Knobs) -> str:
+    return f"{k.schedule_class} with {k.stages_per_rank} stages a rank on pp {k.pp}"
+
+
+@demand(
+    "MOD131",
+    "An end of the model counts for more layers than a stage has (torchtitan)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="torchtitan>=0.2",
+    source="torchtitan torchtitan/distributed/pipeline_parallel.py "
+    "_generate_llm_fqn_per_model_part (0.3.0)",
+    consequence="ValueError: input_weight exceeds minimum layers per stage, output_weight exceeds "
+    "minimum layers per stage, or: Number of stages cannot be greater than effective layers",
+)
+def ends_fit_into_a_stage(k: Knobs) -> bool:
+    """Embedding and head are slots of the split, and all slots of an end lie in one stage.
+
+    Fails: knobs(framework="torchtitan 0.3", pp=4, num_stages=8, num_hidden_layers=32,
+        first_stage_less_layers=20)
+    Passes: knobs(framework="torchtitan 0.3", pp=4, num_stages=8, num_hidden_layers=32,
+        first_stage_less_layers=2)
+    """
+    if _degree(k, "pp") == 1 or k.get("module_split"):
+        return False
+    ends = [k.get(f"{end}_stage_less_layers", 1) for end in ("first", "last")]
+    return max(*ends, 1) > (k.num_hidden_layers + sum(ends)) // k.num_stages
+
+
+@ends_fit_into_a_stage.message
+def _(k: Knobs) -> str:
+    first, last = (k.get(f"{end}_stage_less_layers", 1) for end in ("first", "last"))
+    return (
+        f"the ends count as {first} and {last} layers, but {k.num_hidden_layers} layers in "
+        f"{k.num_stages} stages leave {(k.num_hidden_layers + first + last) // k.num_stages} each"
+    )
 
 
 @demand(

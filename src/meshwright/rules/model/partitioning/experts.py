@@ -107,6 +107,7 @@ def _legal_ep(job: Job) -> tuple[int, ...]:
     source=_MEGATRON_CONFIG,
     reads=("ep", "etp"),
     confidence="run",
+    tolerated_by="torchtitan",
 )
 def expert_axes_need_experts(job: Job) -> Mask:
     """A dense model has nothing to put on the expert mesh; some stacks refuse, others ignore it.
