@@ -12,6 +12,7 @@ from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.frameworks.setting import UNKNOWN
 from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
 from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
 from meshwright.plan.plan import Plan, Recompute
@@ -50,7 +51,8 @@ class Drafted:
 
     `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
     that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
-    "seq_len", "global_batch_size", "recompute"), `problems` stated values that no plan can hold.
+    "seq_len", "global_batch_size", "recompute", "zero_stage"), `problems` stated values that no
+    plan can hold.
     `by_default` names what takes memory and is as the framework has it where nobody says so
     ("micro_batch_size", "seq_len").
     """
@@ -85,6 +87,10 @@ def draft(
     if _program_decides(reading) and reading.value("recompute") is None:
         missing.append("recompute")
         second = second.replace(recompute=int(Recompute.FULL))
+    if (stage := reading.values.get("zero_stage")) is not None and stage.value is UNKNOWN:
+        missing.append("zero_stage")
+        first = first.replace(zero_stage=2)
+        second = second.replace(zero_stage=3, offload_optimizer=1.0, offload_params=True)
     workloads = _workloads(reading, first, second, missing)
     jobs = [
         Job(model=m, cluster=c, workload=w, plan=p, stack=stack)
@@ -349,6 +355,7 @@ def _workloads(
     if not isinstance(seq_len, int) or not 0 < seq_len <= LARGEST:
         missing.append("seq_len")
         lengths = (USUAL_SEQ_LEN, SHORT_SEQ_LEN)
+    lengths = (_padded(reading, first, lengths[0]), _padded(reading, second, lengths[1]))
     if _batch(reading, first) is None:
         missing.append("global_batch_size")
     built = [
@@ -375,6 +382,14 @@ def _loading(reading: Reading) -> Loading:
     loading: Loading = _noun(Loading, reading.values)
     saves = any(reading.is_stated(name) for name in _SAVING)
     return loading if saves else replace(loading, checkpoint_async=None)
+
+
+def _padded(reading: Reading, plan: Plan, length: int) -> int:
+    """The length as the framework pads it, where it does so itself: every rank's share is equal."""
+    if reading.value("pads_sequences") is not True:
+        return length
+    unit = int(max(plan.tp, 1) * max(plan.cp, 1)) * (2 if int(plan.cp) > 1 else 1)
+    return -(-length // unit) * unit
 
 
 def _batch(reading: Reading, plan: Plan) -> int | None:

@@ -12,16 +12,20 @@ if TYPE_CHECKING:
 DEGREES = ("tp", "pp", "dp", "ep", "num_gpus")
 _ALSO = {"world": "num_gpus", "world_size": "num_gpus", "gpus": "num_gpus"}
 _LABEL = "saved."
+_RESUMED = "resume.dp"
 _LONGEST = 10  # digits
 
 
 def saved_values(config: Config) -> dict[str, Value]:
     """`saved_tp` and its kin, where a comment states them in short or as the framework spells them.
 
-    Of several remarks the first counts.
+    Of several remarks the first counts. `dp` is that of the run that resumes, where only a comment
+    states it ("resume: dp 16").
     """
     found: dict[str, Value] = {}
     for setting in config.remarked:
+        if setting.name == _RESUMED and (now := _number(setting.value)):
+            found.setdefault("dp", Value(value=now, settings=(setting,)))
         if not setting.name.startswith(_LABEL):
             continue
         variable = _variable(config, setting.name.removeprefix(_LABEL))

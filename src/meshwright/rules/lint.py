@@ -14,6 +14,7 @@ from meshwright.base.finding import Finding, Severity
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
+from meshwright.frameworks.merging import told_together
 from meshwright.rules.demand import demands_of, message, suggested, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
@@ -37,6 +38,8 @@ _OPTION = {
     "num_gpus": "--gpus and --nodes",
     "seq_len": "--set seq_len=...",
     "global_batch_size": "--set global_batch_size=...",
+    "recompute": "--set recompute=full or none",
+    "zero_stage": "the DeepSpeed file or --set zero_stage=...",
 }
 _NOUN = {
     "model": "the model",
@@ -44,6 +47,8 @@ _NOUN = {
     "num_gpus": "the number of GPUs",
     "seq_len": "the sequence length",
     "global_batch_size": "the global batch",
+    "recompute": "what is recomputed",
+    "zero_stage": "the ZeRO stage",
 }
 
 
@@ -82,9 +87,13 @@ def lint(
     general += found_on_any_count(reading, drafted) if predict else []
     demanded, unjudged = _demanded(reading, drafted, edits=edits)
     findings = [
-        *reading.config.findings,
-        *(f for part in reading.config.parts for f in part.config.findings),
-        *reading.findings,
+        *told_together(
+            (
+                *reading.config.findings,
+                *(f for part in reading.config.parts for f in part.config.findings),
+                *reading.findings,
+            )
+        ),
         *(
             pointed(rule, tolerated(rule, found, reading), reading, drafted, edits=edits)
             for rule, found in _not_refused(general, demanded)

@@ -6,10 +6,10 @@ and their defaults) and parallelism_config.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.frameworks.deepspeed.trainer import remarked_facts
-from meshwright.frameworks.hugging_face.adapters import give_adapters
+from meshwright.frameworks.hugging_face.adapters import give_told_adapters
 from meshwright.frameworks.hugging_face.mesh import give_context, give_plain, give_shards
 from meshwright.frameworks.hugging_face.sharding import Names, give_fsdp, truth
 from meshwright.frameworks.hugging_face.trainer import Arguments, copies, part_of
@@ -199,13 +199,7 @@ def _give_program(m: Meanings) -> None:
     if "gradient_checkpointing" in facts:
         on = facts["gradient_checkpointing"]
         m.given["recompute"] = Value(value="full" if on.value else "none", settings=on.settings)
-    tuned = facts.get("finetuning_type")
-    rank = facts.get("lora_r")
-    if (tuned is not None and tuned.value == "lora") or rank is not None:
-        give_adapters(m, rank=_whole(rank, 8), targets=_targets(facts), bits=_bits(facts), names=())
-        stating = tuple(s for v in (tuned, rank) if v is not None for s in v.settings)
-        for variable in ("lora_rank", "lora_all_linear"):
-            m.given[variable] = Value(value=m.given[variable].value, settings=stating)
+    give_told_adapters(m, facts)
 
 
 _PLAIN = {
@@ -219,20 +213,3 @@ _PLAIN = {
     "max_seq_length": "seq_len",
     "block_size": "seq_len",
 }
-
-
-def _whole(value: Value | None, otherwise: int) -> int:
-    return value.value if value is not None and isinstance(value.value, int) else otherwise
-
-
-def _targets(facts: Mapping[str, Value]) -> Any:
-    named = facts.get("lora_target") or facts.get("lora_target_modules")
-    return named.value if named is not None else ""
-
-
-def _bits(facts: Mapping[str, Value]) -> int:
-    found = facts.get("bits")
-    if found is not None and found.value in (4, 8):
-        return int(found.value)
-    four = facts.get("load_in_4bit")
-    return 4 if four is not None and four.value is True else 0

@@ -109,6 +109,7 @@ def _give_attention(m: Meanings) -> None:
 
 def _give_data(m: Meanings) -> None:
     """Packing masks documents from each other by their positions; every step's batch saves."""
+    m.give("pads_sequences", True)
     if m.value("packed"):
         m.follow("document_mask", True, "packed")
     every = m.config.stated("save_steps")

@@ -192,6 +192,9 @@ def remarked_trainer(config: Config, values: Mapping[str, Value]) -> dict[str, V
     for name, variable in _PLAIN.items():
         if name in facts and facts[name].value is not UNKNOWN and name not in own:
             m.given[variable] = facts[name]
+    from meshwright.frameworks.hugging_face.adapters import give_told_adapters
+
+    give_told_adapters(m, facts)
     if facts.get("gradient_checkpointing") is not None:
         on = facts["gradient_checkpointing"]
         m.given["recompute"] = Value(value="full" if on.value else "none", settings=on.settings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.frameworks.deepspeed.trainer import DEFAULTS
+from meshwright.frameworks.deepspeed.trainer import DEFAULTS, remarked_facts
 from meshwright.frameworks.field import release
-from meshwright.frameworks.hugging_face.adapters import give_adapters
+from meshwright.frameworks.hugging_face.adapters import give_adapters, give_told_adapters
 from meshwright.frameworks.hugging_face.sharding import NUMBERED, Names, strategy_of, truth
 from meshwright.frameworks.hugging_face.trainer import (
     Arguments,
@@ -92,6 +92,8 @@ def _give_lora(m: Meanings) -> None:
     wanted = [n for n in _RANKS if n != "lora_r" and truth(m.field(n))]
     refused = any(m.is_stated(n) and truth(m.field(n)) is False for n in ("use_peft", "use_lora"))
     if refused or not (wanted or m.is_stated("lora_r") or m.is_stated(*_TARGETS)):
+        if not refused:
+            give_told_adapters(m, remarked_facts(m.config))
         return
     rank = m.config.stated("lora_r")
     targets = next((m.field(n) for n in _TARGETS if m.is_stated(n)), "")

@@ -13,7 +13,7 @@ from meshwright.frameworks.hugging_face.mesh import give_context, give_plain, gi
 from meshwright.frameworks.hugging_face.optimizers import optimizer_word
 from meshwright.frameworks.hugging_face.quantized import give_quantized, give_reentrant
 from meshwright.frameworks.hugging_face.sharding import Names, give_fsdp, truth
-from meshwright.frameworks.hugging_face.widths import adapters, autocast, pure, single
+from meshwright.frameworks.hugging_face.widths import adapters, autocast, pure, single, widths
 from meshwright.frameworks.setting import UNKNOWN, Value
 
 if TYPE_CHECKING:
@@ -60,10 +60,14 @@ def give_run(m: Meanings, args: Arguments) -> None:
         _give_copies(m, args, sharded=True)
     elif outer is not None and (outer.value("use_fsdp") or outer.value("use_deepspeed")):
         _give_outer(m, args, outer)
+    elif _names_file(m, args):
+        _give_absent(m, args)
     else:
         m.give("zero_stage", 0, *args.fsdp_on)
         m.give("use_fsdp", False)
         _give_copies(m, args, sharded=False)
+    if _names_file(m, args):
+        m.give("use_deepspeed", True, args.deepspeed)
     give_shards(m)
     give_context(m)
     give_plain(m)
@@ -75,6 +79,22 @@ def _half(arithmetic: str) -> str:
     return "bf16" if arithmetic == "fp8" else arithmetic
 
 
+def _names_file(m: Meanings, args: Arguments) -> bool:
+    """Whether a DeepSpeed file is named, at hand or not."""
+    stated = m.config.stated(args.deepspeed)
+    return isinstance(stated, str) and truth(stated) is not False and bool(stated.strip())
+
+
+def _give_absent(m: Meanings, args: Arguments) -> None:
+    """DeepSpeed by a file that is not there and whose name does not tell the stage."""
+    m.give("use_fsdp", False)
+    m.give("zero_stage", UNKNOWN, args.deepspeed)
+    half = _half(args.arithmetic)
+    held = single() if half == "fp32" else widths(half, param=2, grad=2, reduce=2, master=True)
+    for variable, value in held.items():
+        m.give(variable, value, *args.names)
+
+
 def _give_outer(m: Meanings, args: Arguments, outer: Reading) -> None:
     """Sharding that accelerate's own file states."""
     taken = ("zero_stage", "reshard_after_forward", "dp_replicate", "offload_params")
@@ -83,8 +103,6 @@ def _give_outer(m: Meanings, args: Arguments, outer: Reading) -> None:
         if variable in outer.values:
             m.given[variable] = outer.values[variable]
     if outer.value("use_deepspeed"):
-        from meshwright.frameworks.hugging_face.widths import widths
-
         half = _half(args.arithmetic)
         held = single() if half == "fp32" else widths(half, param=2, grad=2, reduce=2, master=True)
         for variable, value in held.items():

@@ -26,6 +26,22 @@ _NO_SETTING = frozenset({"example", "usage", "note", "todo", "eg", "run", "tip",
 _SAVED = frozenset({"saved", "written", "checkpoint", "ckpt", "pretrained"})
 _RESUMED = frozenset({"resume", "resumed", "resuming", "loaded", "load", "loading"})
 _LARGEST_NUMBER = 30  # digits
+_RANKS = r"(?:ranks?|gpus?|processes|workers?|cards?|devices?|npus?)\b"
+_THEN = re.compile(
+    r"\b(?:saved|written|trained|checkpoint\w*|ckpt|stored)\b[^.;,\n]{0,40}?"
+    rf"\b(?:by|with|on|from|of|using|at)[ ]+(?P<saved>\d{{1,6}})[ ]+{_RANKS}",
+    re.IGNORECASE,
+)
+_CHANGE = re.compile(
+    rf"(?<![\w.])(?P<saved>\d{{1,6}})(?:[ ]+{_RANKS})?[ ]*(?:->|=>|\u2192|\bto\b)[ ]*"
+    rf"(?P<now>\d{{1,6}})[ ]+{_RANKS}",
+    re.IGNORECASE,
+)
+_ADAPTERS = re.compile(r"(?<![\w-])(?P<four>q)?lora\b(?! ?(?:_|\.|=|:))", re.IGNORECASE)
+_DENIED = re.compile(
+    r"\b(?:no|not|non|without|instead of|unlike|than|disable\w*|or|if|for)[ -]+(?:[\w/]+ )?\Z",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +95,41 @@ def remarked_settings(source: Source, span: Span, label: Label) -> list[Setting]
         )
         found.setdefault(name.start, setting)
     return list(found.values())
+
+
+def told_settings(source: Source, span: Span) -> tuple[list[Setting], list[Span]]:
+    """What the words of a comment tell: ranks of a saved run, adapters that train.
+
+    The second are places of numbers that speak of another run than this one.
+    """
+    found: list[Setting] = []
+    others: list[Span] = []
+    for pattern in (_THEN, _CHANGE):
+        for match in pattern.finditer(source.text, span.start, span.end):
+            where = Span(*match.span("saved"))
+            others.append(where)
+            found.append(_told(source, "saved.num_gpus", int(match["saved"]), where))
+    for match in _ADAPTERS.finditer(source.text, span.start, span.end):
+        if _DENIED.search(source.text[max(span.start, match.start() - 24) : match.start()]):
+            continue
+        where = Span(*match.span())
+        found.append(_told(source, "finetuning_type", "lora", where))
+        if match["four"]:
+            found.append(_told(source, "load_in_4bit", value=True, where=where))
+        break
+    return found, others
+
+
+def _told(source: Source, name: str, value: Any, where: Span) -> Setting:
+    return Setting(
+        name=name,
+        spelled=name,
+        value=value,
+        source=source,
+        key=where,
+        where=where,
+        whole=Span(where.start, where.start),
+    )
 
 
 def _text(source: Source, span: Span) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.setting import Setting, Span, Value
 from meshwright.frameworks.text.comments import comments_of
-from meshwright.frameworks.text.remarked import label_of, remarked_settings
+from meshwright.frameworks.text.remarked import label_of, remarked_settings, told_settings
 
 if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
@@ -89,18 +89,20 @@ def read_remarks(source: Source) -> Remarks:
         short = Span(span.start, min(span.end, span.start + _LONGEST))
         label = label_of(source.text[short.start : short.end])
         remarks.settings += remarked_settings(source, short, label)
+        told, others = told_settings(source, short)
+        remarks.settings += told
         if label.name == "saved":
             continue
         if _LAUNCHER.match(source.text, short.start, short.end):
             _command(remarks, source, short)
-        _facts(remarks, source, short, label.name)
+        _facts(remarks, source, short, label.name, others)
         _model(remarks, source, short)
     return remarks
 
 
-def _facts(remarks: Remarks, source: Source, span: Span, label: str) -> None:
-    """Adds the counts and the GPU's name that a comment gives."""
-    taken: list[Span] = []
+def _facts(remarks: Remarks, source: Source, span: Span, label: str, others: list[Span]) -> None:
+    """Adds the counts and the GPU's name that a comment gives; `others` are of another run."""
+    taken = list(others)
     for pattern in _PATTERNS:
         for match in pattern.finditer(source.text, span.start, span.end):
             if any(match.start() < t.end and t.start < match.end() for t in taken):

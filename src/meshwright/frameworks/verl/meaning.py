@@ -145,6 +145,7 @@ def _machine(m: Meanings) -> None:
 def _lengths(m: Meanings, names: Names) -> None:
     """A sequence is a prompt with its answer."""
     parts = ("data.max_prompt_length", "data.max_response_length")
+    m.give("pads_sequences", True)
     if names is PPO:
         lengths = [m.field(name) for name in parts]
         if all(isinstance(n, int) for n in lengths) and m.is_stated(*parts):

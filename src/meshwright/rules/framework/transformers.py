@@ -269,10 +269,10 @@ split_attention_is_sdpa.fix(lambda _k: {"attn_implementation": "sdpa"})
 
 
 @demand(
-    "MOD193",
+    "MOD233",
     "KV heads not divisible by TP (transformers)",
     severity=Severity.ERROR,
-    section="5.1",
+    section="5.2",
     scope="transformers>=4.50; accelerate>=1.10",
     source="transformers issue 48307; src/transformers/integrations/tensor_parallel.py (5.23.0)",
     consequence="RuntimeError: shape is invalid for input of size: a rank holds less than one head",

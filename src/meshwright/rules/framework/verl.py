@@ -178,12 +178,13 @@ def _least_samples(k: Knobs) -> int:
 def a_step_divides_over_the_gpus(k: Knobs) -> bool:
     """A step has train_batch_size * rollout.n samples, a multiple of all GPUs under FSDP.
 
-    Under Megatron it is a multiple of the replicas times the micro-batch.
+    Under Megatron it is a multiple of the replicas times the micro-batch. A batch that nothing
+    states is not judged.
 
     Fails: knobs(framework="verl 0.7", rollout_batch_size=30, rollout_n=1, num_gpus=8)
     Passes: knobs(framework="verl 0.7", rollout_batch_size=30, rollout_n=4, num_gpus=8)
     """
-    if k.get("dynamic_batch_size", False):
+    if k.get("dynamic_batch_size", False) or not k.is_stated("rollout_batch_size"):
         return False
     return bool(k.rollout_batch_size * (k.get("rollout_n") or 1) % _least_samples(k))
 

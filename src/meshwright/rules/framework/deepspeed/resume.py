@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "ZeRO checkpoint of another data-parallel size",
     severity=Severity.ERROR,
     section="4.3",
-    scope="deepspeed",
+    scope="deepspeed; transformers; accelerate",
     source="DeepSpeed deepspeed/runtime/engine.py DeepSpeedEngine.load_checkpoint (0.19.8); "
     "DeepSpeed issue 3810",
     consequence="ZeRORuntimeException: The checkpoint being loaded used a DP world size of N but "
