@@ -87,6 +87,17 @@ def _of_model(model: Model) -> dict[str, Any]:
         "multi_latent_attention": attention.kv_lora_rank is not None,
         "model_family": model.family,
         "mtp_num_layers": sum(run.count for run in model.mtp),
+        "routed_layers": _routed(model) if experts else None,
         "num_experts": experts.num_experts if experts else 0,
         "num_experts_per_tok": experts.top_k if experts else 0,
     }
+
+
+_MOST_LAYERS = 10_000
+
+
+def _routed(model: Model) -> tuple[bool, ...] | None:
+    """Whether each layer has experts; None for more layers than any model has."""
+    if model.num_hidden_layers > _MOST_LAYERS:
+        return None
+    return tuple(isinstance(block.feed_forward, Experts) for block in model.layers)

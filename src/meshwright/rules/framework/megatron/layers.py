@@ -121,8 +121,9 @@ def losses_of_unequal_length(k: Knobs) -> bool:
 def _dense_stages(k: Knobs) -> list[int]:
     """Pipeline ranks that hold no routed layer, for an even split."""
     layers, pp, chunks = k.num_hidden_layers, k.pp, k.get("vpp") or 1
-    routed = moe_layers(k.moe_layer_freq, layers)
-    if routed is None or layers % (pp * chunks):
+    listed = moe_layers(k.get("moe_layer_freq", 1), layers)
+    routed = k.get("routed_layers") if listed is None else listed
+    if routed is None or layers % (pp * chunks) or k.get("uneven_pipeline"):
         return []
     length = layers // (pp * chunks)
     held: list[bool] = [False] * pp
@@ -138,6 +139,43 @@ def _(k: Knobs) -> str:
         f"stage {dense} of pp {k.pp} has no routed layer (moe_layer_freq {k.moe_layer_freq}) while "
         f"mtp_num_layers is {k.mtp_num_layers}"
     )
+
+
+@demand(
+    "CMP360",
+    "Stage without experts (up to 0.11)",
+    severity=Severity.ERROR,
+    section="6.3",
+    scope="megatron-core>=0.9,<=0.11; nemo-rl<=0.6",
+    source="NVIDIA/Megatron-LM#1444; megatron/core/transformer/moe/moe_utils.py "
+    "reduce_aux_losses_tracker_across_ranks (0.11.0 against 0.12.3); NVIDIA-NeMo/RL#3419",
+    confidence="read",
+    consequence="the first log line hangs: stages with a routed layer wait in the all-reduce of "
+    "auxiliary losses over the pipeline, the dense ones have none to reduce",
+)
+def losses_of_some_stages(k: Knobs) -> bool:
+    """Only stages with a routed layer have an auxiliary loss, and all reduce what they have.
+
+    Give every stage a routed layer, balance without an auxiliary loss, or upgrade to 0.12.
+
+    Fails: megatron-lm 0.11: --num-experts 8 --pipeline-model-parallel-size 8 --num-layers 16
+        --moe-layer-freq "([0]*3+[1]*13)" --moe-aux-loss-coeff 0.01
+    Passes: megatron-lm 0.11: --num-experts 8 --pipeline-model-parallel-size 4 --num-layers 16
+        --moe-layer-freq "([0]*3+[1]*13)" --moe-aux-loss-coeff 0.01
+    Passes: megatron-lm 0.11: --num-experts 8 --pipeline-model-parallel-size 8 --num-layers 16
+        --moe-layer-freq "([0]*3+[1]*13)" --moe-router-load-balancing-type none
+    """
+    balanced = k.get("load_balancing") or ["aux_loss"]
+    kinds = balanced if isinstance(balanced, list) else [balanced]
+    if not is_moe(k) or k.pp < 2 or all(kind in ("none", "sinkhorn") for kind in kinds):
+        return False
+    return bool(k.get("aux_loss_coeff") and _dense_stages(k))
+
+
+@losses_of_some_stages.message
+def _(k: Knobs) -> str:
+    dense = ", ".join(map(str, _dense_stages(k)))
+    return f"stage {dense} of pp {k.pp} has no routed layer whose auxiliary loss it could reduce"
 
 
 @demand(

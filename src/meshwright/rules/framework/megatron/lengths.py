@@ -95,14 +95,16 @@ def _(k: Knobs) -> str:
     severity=Severity.ERROR,
     section="4.1",
     scope="nemo-rl; megatron-core",
-    source="NVIDIA-NeMo/RL#3563",
+    source="NVIDIA-NeMo/RL#3563, #1551",
     confidence="arithmetic",
-    consequence="the first batch whose padded length does not divide fails in the split over ranks",
+    consequence="the first batch whose padded length does not divide fails in the split over ranks"
+    " or in the quantizer",
 )
 def padding_does_not_reach_the_ranks(k: Knobs) -> bool:
     """Context parallelism cuts a sequence in 2*cp chunks, sequence parallelism a rank's part in tp.
 
-    Both together need lcm(2*cp, cp*tp): neither the larger of the two nor their product.
+    Both together need lcm(2*cp, cp*tp): neither the larger of the two nor their product. FP8 takes
+    whole blocks of every rank's part, for which nobody pads where sequences are not packed.
 
     Fails: nemo-rl: policy.make_sequence_length_divisible_by=4
         policy.megatron_cfg.tensor_model_parallel_size=4
@@ -113,6 +115,10 @@ def padding_does_not_reach_the_ranks(k: Knobs) -> bool:
     Passes: nemo-rl: policy.make_sequence_length_divisible_by=4
         policy.megatron_cfg.tensor_model_parallel_size=4
         policy.megatron_cfg.context_parallel_size=2 policy.megatron_cfg.sequence_parallel=false
+    Fails: knobs(framework="nemo-rl", make_sequence_length_divisible_by=4, tp=4,
+        sequence_parallel=True, fp8=True, fp8_recipe="tensorwise")
+    Passes: knobs(framework="nemo-rl", make_sequence_length_divisible_by=64, tp=4,
+        sequence_parallel=True, fp8=True, fp8_recipe="tensorwise")
     """
     return bool(k.make_sequence_length_divisible_by % _divisor(k))
 
@@ -120,14 +126,19 @@ def padding_does_not_reach_the_ranks(k: Knobs) -> bool:
 def _divisor(k: Knobs) -> int:
     """What a padded length must divide by."""
     tp, cp = degree(k, "tp"), degree(k, "cp")
-    return lcm(2 * cp if cp > 1 else 1, cp * tp if k.get("sequence_parallel") else cp)
+    block = 1
+    if k.get("fp8") and not k.get("packed"):
+        block = BLOCKS.get(str(k.get("fp8_recipe")), PER_TENSOR_BLOCK)
+    return lcm(2 * cp if cp > 1 else 1, (cp * tp if k.get("sequence_parallel") else cp) * block)
 
 
 @padding_does_not_reach_the_ranks.message
 def _(k: Knobs) -> str:
     return (
         f"make_sequence_length_divisible_by {k.make_sequence_length_divisible_by} with tp "
-        f"{degree(k, 'tp')} and cp {degree(k, 'cp')}: lengths must divide by {_divisor(k)}"
+        f"{degree(k, 'tp')} and cp {degree(k, 'cp')}"
+        + (f", fp8_recipe {k.get('fp8_recipe')}" if k.get("fp8") else "")
+        + f": sequence lengths must divide by {_divisor(k)}"
     )
 
 
