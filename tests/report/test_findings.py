@@ -9,7 +9,6 @@ from meshwright.report.findings import (
     finding_lines,
     finding_record,
     findings_lines,
-    tally,
 )
 
 
@@ -57,7 +56,6 @@ def test_several_findings_end_with_a_tally():
     lines = findings_lines(found)
     assert lines[-1] == "2 errors, 1 warning"
     assert "  = why: because" in lines
-    assert tally([]) == "nothing found"
 
 
 def test_errors_print_their_hint_or_their_findings():

@@ -90,6 +90,12 @@ class Finding:
         numbers = [str(n) for n in (self.line, self.column) if n]
         return ":".join([self.file, *numbers] if self.file else [])
 
+    @property
+    def own_label(self) -> Label | None:
+        """The label at the place of the finding itself, if one of its labels stands there."""
+        here = (self.file, self.line, self.column)
+        return next((m for m in self.labels if (m.file, m.line, m.column) == here), None)
+
     def one_line(self) -> str:
         """Place and message, for logs and exception texts."""
         place = self.location

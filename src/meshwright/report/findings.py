@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.finding import Finding, Severity
 from meshwright.report.check.frame import frame, margin_of
+from meshwright.report.check.tally import counted
 from meshwright.report.check.texts import Texts
 from meshwright.report.check.visible import harmless
 from meshwright.report.rules import evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from meshwright.base.errors import MeshwrightError
-    from meshwright.base.finding import Edit, Label
+    from meshwright.base.finding import Edit, Finding, Label
 
 
 def finding_lines(finding: Finding, texts: Texts | None = None) -> list[str]:
@@ -50,6 +49,11 @@ def remarks(finding: Finding) -> Iterator[tuple[str, str]]:
         yield "help", finding.hint
 
 
+def words(finding: Finding) -> str:
+    """All that a finding says, without the lines it is about."""
+    return "\n".join([finding.message, *(f"{word}: {text}" for word, text in remarks(finding))])
+
+
 def sureness(finding: Finding) -> str:
     """How a finding is known, with the source: "read in the framework's source (file, version)"."""
     known = evidence(finding.confidence) if finding.confidence else ""
@@ -62,17 +66,7 @@ def findings_lines(findings: Sequence[Finding]) -> list[str]:
     """All findings, a blank line between them, and a tally when there are several."""
     texts = Texts()
     lines = [line for finding in findings for line in (*finding_lines(finding, texts), "")]
-    return [*lines, tally(findings)] if len(findings) > 1 else lines[:-1]
-
-
-def tally(findings: Iterable[Finding]) -> str:
-    """How many of each severity: "2 errors, 1 warning"."""
-    counts = Counter(finding.severity for finding in findings)
-    words = [
-        f"{counts[s]} {s.label}{'s' if counts[s] > 1 and s is not Severity.INFO else ''}"
-        for s in sorted(counts, reverse=True)
-    ]
-    return ", ".join(words) or "nothing found"
+    return [*lines, counted(findings)] if len(findings) > 1 else lines[:-1]
 
 
 def error_lines(error: MeshwrightError) -> list[str]:

@@ -15,7 +15,12 @@ FORMAT_VERSION = 1
 
 def to_json(record: Mapping[str, Any]) -> str:
     """`record` as indented JSON with the format's version first; infinities and NaN become null."""
-    encoded = msgspec.json.encode(_finite({"version": FORMAT_VERSION, **record}), enc_hook=_scalar)
+    return indented(_finite({"version": FORMAT_VERSION, **record}))
+
+
+def indented(value: Any) -> str:
+    """A value as JSON in a form of someone else's, indented."""
+    encoded = msgspec.json.encode(value, enc_hook=_scalar)
     return msgspec.json.format(encoded, indent=2).decode() + "\n"
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.report.check.path import relative
-from meshwright.report.findings import remarks
+from meshwright.report.findings import words
 
 if TYPE_CHECKING:
     from meshwright.base.finding import Finding
@@ -23,7 +23,7 @@ def render(report: Report, texts: Texts) -> str:  # noqa: ARG001 - every format 
 
 def _command(finding: Finding) -> str:
     """`::error file=train.sh,line=3,col=8,title=MOD103::message`."""
-    at = next((m for m in finding.labels if (m.line, m.column) == _place(finding)), None)
+    at = finding.own_label
     properties = {
         "file": relative(finding.file) if finding.file else "",
         "line": str(finding.line or ""),
@@ -32,12 +32,7 @@ def _command(finding: Finding) -> str:
         "title": f"meshwright {finding.code}".rstrip(),
     }
     listed = ",".join(f"{name}={_property(value)}" for name, value in properties.items() if value)
-    text = "\n".join([finding.message, *(f"{word}: {text}" for word, text in remarks(finding))])
-    return f"::{_COMMANDS[finding.severity]} {listed}::{_data(text)}"
-
-
-def _place(finding: Finding) -> tuple[int, int]:
-    return finding.line, finding.column
+    return f"::{_COMMANDS[finding.severity]} {listed}::{_data(words(finding))}"
 
 
 def _data(text: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from meshwright.base.finding import Severity
 from meshwright.report.check.fingerprint import fingerprints
 from meshwright.report.check.path import relative
 from meshwright.report.findings import remarks
+from meshwright.report.machine import indented
 
 if TYPE_CHECKING:
     from meshwright.base.finding import Finding
@@ -23,7 +22,7 @@ def render(report: Report, texts: Texts) -> str:
     """Every finding that has a file."""
     placed = [finding for finding in report.findings if finding.file]
     issues = [_issue(finding, mark) for finding, mark in fingerprints(placed, texts)]
-    return msgspec.json.format(msgspec.json.encode(issues), indent=2).decode() + "\n"
+    return indented(issues)
 
 
 def _issue(finding: Finding, fingerprint: str) -> dict[str, Any]:

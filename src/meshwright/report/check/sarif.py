@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import msgspec
-
 from meshwright import __version__
 from meshwright.base.finding import Severity
 from meshwright.base.locate import Lines
@@ -19,7 +17,8 @@ from meshwright.report.check.path import relative
 from meshwright.report.check.report import is_fixable
 from meshwright.report.check.rulebook import page_of
 from meshwright.report.check.tally import title_of
-from meshwright.report.findings import remarks
+from meshwright.report.findings import words
+from meshwright.report.machine import indented
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +47,7 @@ def render(report: Report, texts: Texts) -> str:
         ],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
-    return msgspec.json.format(msgspec.json.encode(log), indent=2).decode() + "\n"
+    return indented(log)
 
 
 def _driver(codes: Sequence[str]) -> dict[str, Any]:
@@ -85,12 +84,11 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 def _result(finding: Finding, mark: str, codes: Sequence[str], texts: Texts) -> dict[str, Any]:
     code = finding.code or UNCODED
-    text = "\n".join([finding.message, *(f"{word}: {text}" for word, text in remarks(finding))])
     result: dict[str, Any] = {
         "ruleId": code,
         "ruleIndex": codes.index(code),
         "level": _LEVELS[finding.severity],
-        "message": {"text": text},
+        "message": {"text": words(finding)},
         "partialFingerprints": {"meshwright/v1": mark},
     }
     if finding.file:
@@ -124,9 +122,7 @@ def _region(finding: Finding) -> dict[str, int] | None:
     """The stretch that a finding is about; None for a whole file."""
     if not finding.line:
         return None
-    at = next(
-        (m for m in finding.labels if (m.line, m.column) == (finding.line, finding.column)), None
-    )
+    at = finding.own_label
     return _span(finding.line, finding.column, at.length if at else 0)
 
 
