@@ -11,6 +11,8 @@ from conditions import conditions, holds, names_of
 
 from meshwright.plan.job import Job
 from meshwright.plan.plan import ContextParallel
+from meshwright.rules.communication.overlap import NOTICEABLE_SHARE, _reduction_s
+from meshwright.rules.estimate import step_time_s
 from meshwright.rules.example import build_job
 from meshwright.rules.rule import as_numpy, find_rule
 
@@ -245,6 +247,8 @@ def _comparable(code: str, job: Job) -> bool:
         return (job.workload.train_tokens or 0) > (job.workload.loading.dataset_tokens or 0)
     if code == "DAT314":  # an order that can be recomputed fits any dp
         return not job.workload.loading.order_recomputable
+    if code == "COM212":  # what takes no time need not be hidden
+        return bool(_reduction_s(job) > NOTICEABLE_SHARE * step_time_s(job))
     if code == "DAT301":
         return not job.workload.loading.mock_data
     return True

@@ -11,6 +11,7 @@ from conditions import holds
 from plan_names import plan_names
 
 from meshwright.plan.job import Job, num_microbatches, world_size
+from meshwright.rules.compute.balance import UNEVEN, imbalance
 from meshwright.rules.example import build_job
 from meshwright.rules.rule import as_numpy, find_rule
 
@@ -170,6 +171,8 @@ def _adapted(code: str, job: Job) -> dict[str, Any]:
 
 # Where a rule and its condition speak of the same: the rule knows more schedules, experts, ...
 WHERE: dict[str, Any] = {
+    "MOD161": lambda j: j.plan.dp > 1,
+    "CMP301": lambda j: j.plan.pp == 1 or imbalance(j) > UNEVEN,
     "MOD108": _dense,
     "MOD113": lambda j: not (j.plan.embedding_in_split or j.plan.loss_in_split),
     "MOD114": lambda j: (

@@ -39,6 +39,11 @@ def question(suggestions: Iterable[str]) -> str:
     return f"did you mean {' or '.join(suggestions)}?"
 
 
+def likeness(name: str, other: str) -> float:
+    """Likeness of two names in 0..1, by the letters they share in order."""
+    return _ratio(slug(name), slug(other))
+
+
 @lru_cache(maxsize=2**14)
 def slug(name: str) -> str:
     """Lower case with separators dropped, so that "Llama_3 70B" and "llama-3-70b" agree."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
-from meshwright.base.names import question
+from meshwright.base.names import likeness, question
 from meshwright.base.words import shown
 
 if TYPE_CHECKING:
     from meshwright.frameworks.field import Field, Table
     from meshwright.frameworks.setting import Setting, Source
 
+_SLIP = 0.87  # likeness of a name to the one that it is a slip of
 CODES = {
     "CFG101": "Unknown key",
     "CFG102": "Value of the wrong type",
@@ -27,6 +28,8 @@ CODES = {
     "CFG202": "Distance from the best plan",
     "CFG301": "Setting that the other framework has no place for",
     "CFG302": "Plan that the other framework cannot run",
+    "CFG303": "Plan that changes with the other framework's habits",
+    "CFG304": "Plan that the other framework runs out of memory with",
 }
 
 
@@ -60,13 +63,14 @@ def complaint(
 def unknown_key(setting: Setting, table: Table) -> Finding:
     """CFG101: a likely slip of the pen is a warning, a name that is like none only a note."""
     near = table.nearest(setting.spelled)
+    slips = [name for name in near if likeness(setting.spelled, name) >= _SLIP]
     return complaint(
         "CFG101",
         setting,
         f"{table.framework} has no {shown(setting.spelled)}",
-        severity=Severity.WARNING if near else Severity.INFO,
+        severity=Severity.WARNING if slips else Severity.INFO,
         label="unknown",
-        hint=question(near) if near else "it is kept as it stands, and not judged",
+        hint=question(slips or near) if near else "it is kept as it stands, and not judged",
     )
 
 

@@ -22,6 +22,7 @@ TYPES = ("int", "float", "bool", "flag", "off-flag", "str", "ints", "strs", "any
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
 _MOST = 2**63  # a default of some frameworks; nothing that is set on purpose is larger
+_TO_BE_GIVEN = "???"
 _WORD_OF = {"int": "a whole number", "float": "a number", "bool": "true or false"}
 
 
@@ -55,7 +56,12 @@ class Field:
         )
 
     def read(self, value: Any) -> tuple[Any, str]:
-        """The typed value, and why it is none ("" if it is); a word of the choices is its own."""
+        """The typed value, and why it is none ("" if it is); a word of the choices is its own.
+
+        OmegaConf's "???" stands for a value that is to be given when the program is started.
+        """
+        if value == _TO_BE_GIVEN:
+            return UNKNOWN, ""
         if value is UNKNOWN or value is None or (isinstance(value, str) and value in self.choices):
             return value, ""
         try:

@@ -378,8 +378,14 @@ _SAVING = ("ckpt_dir", "checkpoint_interval_steps", "checkpoint_interval_s", "ch
 
 
 def _loading(reading: Reading) -> Loading:
-    """Data and checkpoints; how a framework would save says nothing where nothing is saved."""
+    """Data and checkpoints; how a framework would save says nothing where nothing is saved.
+
+    Nor does it say anything of the program's loader how many workers it has by default.
+    """
     loading: Loading = _noun(Loading, reading.values)
+    workers = reading.values.get("num_workers")
+    if workers is not None and workers.default:
+        loading = replace(loading, num_workers=None)
     saves = any(reading.is_stated(name) for name in _SAVING)
     return loading if saves else replace(loading, checkpoint_async=None)
 

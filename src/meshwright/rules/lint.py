@@ -113,12 +113,14 @@ def lint(
 def _not_refused(
     general: Sequence[tuple[Rule, Finding]], demanded: Sequence[Finding]
 ) -> list[tuple[Rule, Finding]]:
-    """General findings without the warnings of what the framework refuses under the same code."""
+    """General findings without what another one says better, or the framework's own refusal."""
     refused = {f.code for f in demanded if f.severity is Severity.ERROR}
+    told = {f.code for f in (*demanded, *(found for _, found in general))}
     return [
         (rule, found)
         for rule, found in general
-        if found.severity is Severity.ERROR or found.code not in refused
+        if told.isdisjoint(rule.said_by)
+        and (found.severity is Severity.ERROR or found.code not in refused)
     ]
 
 
@@ -210,8 +212,9 @@ def _demanded(
     asides: list[Finding] = []  # what older releases mind, worth saying where newer do not
     lacking: dict[str, list[str]] = {}
     for framework in reading.frameworks:
-        version = reading.config.version if framework is reading.config.framework else ""
-        for rule, older in demands_of(framework, version):
+        own = framework is reading.config.framework
+        version = reading.config.version if own else ""
+        for rule, older in demands_of(framework, version, reading.config.below if own else ()):
             knobs = Knobs(framework.name, version, reading.values, facts=known)
             fires = verdict(rule, knobs)
             if fires is None:

@@ -40,7 +40,8 @@ def pointed(
 
     Without `edits` the fix is told and not worked out: the file is not parsed again.
     """
-    names = (*rule.reads, *_mentioned(rule.condition), *_mentioned(rule.describe))
+    looked_at = (*rule.reads, *_mentioned(rule.condition), *_mentioned(rule.describe))
+    names = rule.points or looked_at
     finding = _placed(finding, reading, names).replace(
         confidence=rule.confidence, source=rule.source
     )

@@ -51,7 +51,10 @@ class Rule(Constraint):
     predicts anyway, does not apply it. `needs` are the parts of a job ("model", "gpu", "num_gpus",
     "seq_len", "global_batch_size") without which the rule says nothing, even where values that
     stand in for them would make it fire. `implied_by` are the codes of rules that claim more: where
-    one of them fires instead, this one's claim holds too. `tolerated_by` is a scope of frameworks
+    one of them fires instead, this one's claim holds too. `said_by` are the codes of rules that
+    name the same fault better: where one of them fires too, this one is not told. `points` are the
+    variables whose settings a finding points at, where not at all that the rule looks at.
+    `tolerated_by` is a scope of frameworks
     that run what the rule refuses: an error is a warning there.
     """
 
@@ -60,6 +63,8 @@ class Rule(Constraint):
     foremost: bool = False
     needs: tuple[str, ...] = ()
     implied_by: tuple[str, ...] = ()
+    said_by: tuple[str, ...] = ()
+    points: tuple[str, ...] = ()
     tolerated_by: str = ""
     describe: Callable[[Job], str] | None = field(default=None)
     suggest: Callable[[Job], dict[str, tuple[Any, ...]]] | None = field(default=None)
@@ -99,6 +104,8 @@ def rule(
     foremost: bool = False,
     needs: tuple[str, ...] = (),
     implied_by: tuple[str, ...] = (),
+    said_by: tuple[str, ...] = (),
+    points: tuple[str, ...] = (),
     tolerated_by: str = "",
 ) -> Callable[[Callable[[Job], Mask]], Rule]:
     """Decorator that makes a function from a job to a mask into a `Rule`."""
@@ -121,6 +128,8 @@ def rule(
             foremost=foremost,
             needs=needs or (_PREDICTION if predictive else ()),
             implied_by=implied_by,
+            said_by=said_by,
+            points=points,
             tolerated_by=tolerated_by,
             condition=condition,
         )

@@ -162,7 +162,8 @@ def _behind_blanks(text: str, at: int) -> int:
 def _unresolved(document: Document, key: Key, value: str) -> Finding:
     reason = "names a value that this file does not hold"
     message = f"{dotted(key)} = {value}: {reason}; it is not known"
-    return document.finding(key, message, reason=reason, severity=Severity.INFO)
+    found = document.finding(key, message, reason=reason, severity=Severity.INFO)
+    return found.replace(code="CFG106")
 
 
 def _twice(document: Document, key: Key) -> Finding:

@@ -17,6 +17,7 @@ from meshwright.plan.job import num_microbatches, shard_group
 from meshwright.plan.plan import ContextParallel
 from meshwright.rules.estimate import (
     data_parallel_bytes_per_s,
+    dense_gradient_bytes,
     group_bytes_per_s,
     hop_bytes_per_s,
     peak_flops,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 ACTIVATION_BYTES = 2
 LATENCY_BOUND_BYTES = 65536
 PIPELINE_SHARE = 0.2
+NOTICEABLE_SHARE = 0.03  # of a step
 
 
 def _local_tokens(job: Job) -> Any:
@@ -51,6 +53,7 @@ def _local_tokens(job: Job) -> Any:
     "Narayanan et al. 2021 (arXiv 2104.04473) section 4.1",
     reads=("pp", "tp", "sequence_parallel"),
     confidence="read",
+    said_by=("MOD303",),
 )
 def pipeline_sends_shares(job: Job) -> Mask:
     """Without sequence parallelism each tp rank holds, and sends, the whole stage output.
@@ -157,25 +160,40 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     section="7.2",
     source="Megatron-Bridge docs/performance-guide.md (067f987d); PyTorch DDP (arXiv 2006.15704) "
     "section 3.2.3",
-    reads=("dp", "cp", "overlap_grad_reduce"),
+    reads=("dp", "cp", "tp", "pp", "overlap_grad_reduce", "reduce_bytes", "lora_rank", "precision"),
     confidence="doc",
+    needs=("model", "seq_len"),
+    points=("overlap_grad_reduce", "dp"),
 )
 def reduction_is_overlapped(job: Job) -> Mask:
     """Gradients of late layers are ready while early layers still compute theirs.
 
-    Reducing them bucket by bucket hides most of the traffic behind the backward pass.
+    Reducing them bucket by bucket hides most of the traffic behind the backward pass. Told where
+    the reduction takes a noticeable share of the step.
 
-    Fails: plan(dp=64, overlap_grad_reduce=False)
-    Passes: plan(dp=64, overlap_grad_reduce=True)
+    Fails: plan(model="llama-3-8b", dp=64, overlap_grad_reduce=False)
+    Passes: plan(model="llama-3-8b", dp=64, overlap_grad_reduce=True)
     """
     p = job.plan
-    return (p.dp * p.cp > 1) & np.logical_not(p.overlap_grad_reduce)
+    plain = (p.dp * p.cp > 1) & np.logical_not(p.overlap_grad_reduce)
+    return plain & (_reduction_s(job) > NOTICEABLE_SHARE * step_time_s(job))
+
+
+def _reduction_s(job: Job) -> Any:
+    """Seconds that reducing and spreading the dense gradients of a step takes over dp*cp ranks."""
+    ranks = job.plan.dp * job.plan.cp
+    moved = 2 * (ranks - 1) / ranks * dense_gradient_bytes(job)
+    return moved / data_parallel_bytes_per_s(job)
 
 
 @reduction_is_overlapped.message
 def _(job: Job) -> str:
     p = job.plan
-    return f"gradients of dp {p.dp} x cp {p.cp} ranks are reduced after the backward pass"
+    share = float(_reduction_s(job) / step_time_s(job))
+    return (
+        f"gradients of dp {p.dp} x cp {p.cp} ranks are reduced after the backward pass: "
+        f"{format_duration(float(_reduction_s(job)))}, {share:.0%} of the arithmetic of a step"
+    )
 
 
 reduction_is_overlapped.fix(always(overlap_grad_reduce=(True,)))

@@ -200,6 +200,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
     "closed forms of the schedules, each with its paper",
     reads=PIPELINE,
     confidence="paper",
+    said_by=("MOD163",),
 )
 def bubble_is_small(job: Job) -> Mask:
     """A rank waits while the pipeline fills and drains: (pp-1)/(vpp*M) of its work under 1F1B.

@@ -36,8 +36,10 @@ _CHUNKS = ("vpp", "schedule")
     section=SECTION,
     source="Llama 3 (arXiv 2407.21783) section 3.3.2; Megatron-Bridge "
     "docs/performance-guide.md (067f987d)",
-    reads=_SPLIT,
+    reads=(*_SPLIT, *_CHUNKS),
     confidence="paper",
+    needs=("model",),
+    points=("pp", *_ENDS),
 )
 def ends_are_accounted_for(job: Job) -> Mask:
     """The last stage also computes head and loss; the first holds embedding and most activations.
@@ -54,7 +56,8 @@ def ends_are_accounted_for(job: Job) -> Mask:
     stated = (plan.first_stage_layers > 0) | (plan.last_stage_layers > 0)
     counted = np.logical_or(plan.embedding_in_split, plan.loss_in_split) | plan.vocab_over_pipeline
     spread = stated | counted | (plan.layout is not None)
-    return (plan.pp > 1) & heavy & np.logical_not(spread)
+    uneven = (plan.pp > 1) & heavy & np.logical_not(spread)
+    return uneven & (imbalance(job) > UNEVEN) if np.any(uneven) else uneven
 
 
 def _layer_parameters(model: Model) -> float:
@@ -68,10 +71,19 @@ def _layer_parameters(model: Model) -> float:
 def _(job: Job) -> str:
     head = job.model.vocab_size * job.model.hidden_size
     layers = head / _layer_parameters(job.model)
-    return f"the head weighs {layers:.1f} layers, and the split over pp = {job.plan.pp} ignores it"
+    excess = float(imbalance(job)) - 1
+    return (
+        f"the head weighs {layers:.1f} layers, and the split over pp = {job.plan.pp} ignores it: "
+        f"the last stage has {excess:.1%} more work than the mean"
+    )
 
 
-ends_are_accounted_for.fix(always(embedding_in_split=(True,), loss_in_split=(True,)))
+@ends_are_accounted_for.fix
+def _(job: Job) -> dict[str, tuple[Any, ...]]:
+    places = job.model.num_hidden_layers + 2
+    if places % int(job.plan.pp * job.plan.vpp):
+        return {}
+    return {"embedding_in_split": (True,), "loss_in_split": (True,)}
 
 
 def _forward_flops(block: Block, model: Model, seq_len: int) -> float:
@@ -124,6 +136,9 @@ def imbalance(job: Job) -> Any:
     source="pipeline arithmetic; Narayanan et al. 2021 (arXiv 2104.04473)",
     reads=(*_SPLIT, *_CHUNKS),
     confidence="heuristic",
+    needs=("model",),
+    said_by=("CMP301",),
+    points=("pp", "vpp", "layout", *_ENDS),
 )
 def stages_are_equal(job: Job) -> Mask:
     """The pipeline runs at the pace of its heaviest stage, and the others wait for it.

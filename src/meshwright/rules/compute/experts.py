@@ -127,6 +127,8 @@ def tokens_per_expert(job: Job, num_experts: int) -> Any:
     "(arXiv 2504.14960)",
     reads=("micro_batch_size", "cp", "tp", "ep", "etp"),
     confidence="heuristic",
+    needs=("model", "seq_len", "num_gpus"),
+    points=("micro_batch_size", "seq_len", "ep", "etp"),
 )
 def experts_have_tokens(job: Job) -> Mask:
     """An expert's product then has one or two tiles of rows, and the arithmetic units wait.

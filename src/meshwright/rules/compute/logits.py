@@ -51,6 +51,9 @@ def _alive_bytes(job: Job) -> Any:
         *("loss_chunks", "fused_loss"),
     ),
     confidence="arithmetic",
+    needs=("model", "seq_len", "gpu"),
+    said_by=("CMP121", "CMP303"),
+    points=("seq_len", "micro_batch_size", "vocab_size", "fused_loss", "loss_chunks"),
 )
 def logits_are_small(job: Job) -> Mask:
     """The loss holds tokens * vocabulary logits, in 16 bits, again in fp32, and their gradient.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MANY_RANKS = 64
 LONG_STALL_S = 30.0
 STALL_SHARE = 0.02  # of the time between two checkpoints
+ASSUMED_STALL_SHARE = 0.1  # where nobody says how fast a node writes
 USUAL_INTERVAL_S = 4 * 3600.0
 USUAL_WRITE_BYTES_PER_S = 2e9  # what one node's client reaches on a shared file system
 
@@ -29,9 +30,13 @@ USUAL_WRITE_BYTES_PER_S = 2e9  # what one node's client reaches on a shared file
     section="6.2",
     source="ZeRO (arXiv 1910.02054) section 3.1 for the size; PyTorch torch/distributed/"
     "checkpoint/state_dict_saver.py async_save (2.13)",
-    reads=("precision", "param_bytes", "master_weights", "optimizer_state_bytes"),
+    reads=("precision", "param_bytes", "master_weights", "optimizer_state_bytes", "lora_rank"),
     confidence="arithmetic",
     needs=("model",),
+    points=(
+        *("checkpoint_interval_steps", "checkpoint_interval_s", "checkpoint_async", "ckpt_dir"),
+        "checkpoint_bytes",
+    ),
 )
 def saving_is_asynchronous(job: Job) -> Mask:
     """A synchronous checkpoint stops all ranks until it is written.
@@ -46,7 +51,18 @@ def saving_is_asynchronous(job: Job) -> Mask:
     """
     if job.workload.loading.checkpoint_async is not False:
         return False
-    return _save_s(job) > np.maximum(LONG_STALL_S, STALL_SHARE * _between_s(job))
+    share = STALL_SHARE if _is_rate_known(job) else ASSUMED_STALL_SHARE
+    adapters = (job.plan.lora_rank > 0) & (job.workload.loading.checkpoint_bytes is None)
+    long = _save_s(job) > np.maximum(LONG_STALL_S, share * _between_s(job))
+    return long & np.logical_not(adapters)
+
+
+def _is_rate_known(job: Job) -> bool:
+    """Whether somebody says how fast a node writes."""
+    loading = job.workload.loading
+    return bool(
+        loading.checkpoint_write_bytes_per_s_per_node or job.cluster.host.storage_bytes_per_s
+    )
 
 
 def _between_s(job: Job) -> Any:
@@ -81,8 +97,7 @@ def _write_bytes_per_s(job: Job) -> float:
 @saving_is_asynchronous.message
 def _(job: Job) -> str:
     loading = job.workload.loading
-    known = loading.checkpoint_write_bytes_per_s_per_node or job.cluster.host.storage_bytes_per_s
-    assumed = "" if known else " (assumed)"
+    assumed = "" if _is_rate_known(job) else " (assumed)"
     often = ""
     if loading.checkpoint_interval_steps is not None:
         often = f", every {loading.checkpoint_interval_steps} steps"

@@ -227,6 +227,8 @@ pipeline_keeps_parameters.fix(always(reshard_after_forward=(False,), zero_stage=
     source="ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277)",
     reads=("zero_stage", "micro_batch_size", "dp", "cp", "dp_replicate"),
     confidence="paper",
+    said_by=("CMP250", "DAT214"),
+    points=("zero_stage", "micro_batch_size", "gradient_accumulation_steps"),
 )
 def gathers_are_amortized(job: Job) -> Mask:
     """ZeRO-3 gathers parameters for each micro-batch; ZeRO-1 and 2 pay once a step.

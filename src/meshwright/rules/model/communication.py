@@ -55,7 +55,7 @@ tp_overlap_needs_sequence_parallel.fix(always(sequence_parallel=(True,)))
 @rule(
     "MOD302",
     "tp overlap has nothing to overlap",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     section=SECTION,
     source="Megatron-Bridge training/comm_overlap.py CommOverlapConfig (0.6.2)",
     reads=("tp", "overlap_tp"),
@@ -168,6 +168,7 @@ dispatcher_scales.fix(always(expert_dispatcher=("alltoall",)))
     source=f"{_MOE_GUIDE} best practices (d98e8a64); {_BRIDGE_GUIDE}",
     reads=("ep",),
     confidence="doc",
+    needs=("model",),
 )
 def local_experts_are_grouped(job: Job) -> Mask:
     """A loop over the experts of a rank launches many small products.

@@ -62,7 +62,7 @@ tied_embedding_stays_together.fix(always(pp=(1,), tie_word_embeddings=(False,)))
 @rule(
     "MOD208",
     "Expert optimizer state not sharded",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     section=SECTION,
     source="Megatron-LM megatron/core/parallel_state.py expert groups; "
     "core/optimizer/distrib_optimizer.py (0.19.2)",

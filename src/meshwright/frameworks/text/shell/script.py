@@ -132,6 +132,7 @@ class _Reading:
             return
         place = self.source.place(at)
         self.findings[what] = Finding(
+            code="CFG106",
             message=f"{what} {why}: what hangs on it is not known",
             severity=Severity.INFO,
             file=self.source.file,

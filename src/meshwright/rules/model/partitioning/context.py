@@ -72,8 +72,9 @@ sequence_long_enough_for_cp.fix(always(cp=(1,)))
     section=SECTION,
     source="Megatron-Bridge docs/performance-guide.md (067f987d) long sequence training; "
     "Megatron-LM megatron/core/transformer/moe/README.md best practices (d98e8a64) guideline 5",
-    reads=("cp", "recompute"),
+    reads=("cp", "recompute", "dp"),
     confidence="doc",
+    points=("recompute", "seq_len"),
 )
 def cp_before_full_recompute(job: Job) -> Mask:
     """Context parallelism divides activations without computing the forward pass twice.
@@ -82,7 +83,8 @@ def cp_before_full_recompute(job: Job) -> Mask:
     Passes: plan(seq_len=32768, recompute=Recompute.SELECTIVE, cp=4)
     """
     full = job.plan.recompute == int(Recompute.FULL)
-    return full & (job.plan.cp == 1) & (job.workload.seq_len >= LONG_SEQUENCE)
+    spare = (job.plan.cp == 1) & (job.plan.dp > 1)  # ranks that cp could take
+    return full & spare & (job.workload.seq_len >= LONG_SEQUENCE)
 
 
 @cp_before_full_recompute.message

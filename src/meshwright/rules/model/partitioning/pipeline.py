@@ -356,7 +356,10 @@ def interleaving_would_help(job: Job) -> Mask:
 def _(job: Job) -> str:
     pp, micro_batches = int(job.plan.pp), int(num_microbatches(job))
     bubble = (pp - 1) / micro_batches
-    return f"pp = {pp} over {micro_batches} micro-batches idles {bubble:.0%} of the ideal time"
+    return (
+        f"1f1b with pp = {pp} and vpp = 1 over {micro_batches} micro-batches idles {bubble:.0%} of "
+        f"the ideal time"
+    )
 
 
 @interleaving_would_help.fix

@@ -14,6 +14,7 @@ from meshwright.rules.model.dimensions import (
     key_value_head_counts,
     listed,
 )
+from meshwright.rules.nearest import divisors
 from meshwright.rules.rule import rule
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _(job: Job) -> dict[str, tuple[int, ...]]:
 @rule(
     "MOD159",
     "tp shards too thin",
-    severity=Severity.WARNING,
+    severity=Severity.INFO,
     section=SECTION,
     source="Megatron-Bridge docs/performance-guide.md (067f987d) performance tips; the threshold "
     "is a heuristic",
@@ -260,4 +261,6 @@ def _(job: Job) -> str:
 
 @tp_shards_thick_enough.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
-    return {"tp": (max(1, job.model.hidden_size // THIN_SHARD),)}
+    most = max(1, job.model.hidden_size // THIN_SHARD)
+    legal = [tp for tp in divisors(int(job.plan.tp)) if tp <= most]
+    return {"tp": (max(legal),)}
