@@ -64,10 +64,13 @@ def test_fsdp_keeps_fp32_shards_under_mixed_precision() -> None:
     )
 
 
-def test_version_and_the_type_of_reshard_are_kept_as_stated() -> None:
+def test_what_the_launcher_hands_to_the_other_fsdp_is_not_stated() -> None:
     reading = fsdp("version: 2\nreshard_after_forward: FULL_SHARD")
     assert values(reading, "fsdp_version", "fsdp_reshard_stated") == (2, "FULL_SHARD")
-    assert fsdp("version: 1\nreshard_after_forward: true").value("fsdp_reshard_stated") is True
+    assert fsdp("version: 1\nreshard_after_forward: true").value("fsdp_reshard_stated") is None
+    prefetch = "version: {}\nforward_prefetch: true"
+    assert fsdp(prefetch.format(1)).value("fsdp_forward_prefetch") is True
+    assert fsdp(prefetch.format(2)).value("fsdp_forward_prefetch") is False
 
 
 def test_multi_gpu_replicates() -> None:

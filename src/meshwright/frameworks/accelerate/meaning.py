@@ -120,11 +120,20 @@ def _give_torch(m: Meanings, kind: str, names: tuple[str, ...]) -> None:
     m.give("use_deepspeed", False, *names)
     if sharded:
         give_fsdp(m, FSDP, version=1, stated=names)
+        _take_what_is_read(m)
     else:
         m.give("use_fsdp", False, *names)
         m.give("zero_stage", 0, *names)
     for variable, value in copies(m, _arguments(m), sharded=sharded).items():
         m.give(variable, value, *_PRECISION)
+
+
+def _take_what_is_read(m: Meanings) -> None:
+    """The launcher hands each generation of FSDP its own keys; the other's change nothing."""
+    if m.value("fsdp_version") == 1:
+        m.give("fsdp_reshard_stated", None)
+    else:
+        m.give("fsdp_forward_prefetch", False, f"{_F}forward_prefetch")
 
 
 def _give_deepspeed(m: Meanings) -> None:

@@ -89,8 +89,12 @@ def give_fsdp(
 def _give_stage(
     m: Meanings, names: Names, version: int, stated: tuple[str, ...], strategy: str
 ) -> None:
-    """The stage of ZeRO that a strategy, or the freeing of weights, stands for."""
-    name = names.strategy if names.strategy and m.is_stated(names.strategy) else names.reshard
+    """The stage of ZeRO that a strategy, or the freeing of weights, stands for.
+
+    FSDP2 does not read the strategy, only whether weights are freed after the forward pass.
+    """
+    named = bool(names.strategy) and m.is_stated(names.strategy)
+    name = names.strategy if named and not (version > 1 and names.reshard) else names.reshard
     value = m.field(name) if name and m.is_stated(name) else (strategy or None)
     if name and name == names.reshard and m.is_stated(name):
         m.give("fsdp_reshard_stated", value, name)

@@ -58,7 +58,7 @@ def mesh_is_the_processes(k: Knobs) -> bool:
     """Replicas * shards * tp * cp must be the processes that were started.
 
     All degrees 1 is plain replication over all of them. With DeepSpeed's Ulysses back end
-    accelerate skips the check, and Megatron-LM below it has a mesh of its own.
+    accelerate skips the check, Megatron-LM below it has a mesh of its own, and FSDP1 has none.
 
     Fails: knobs(framework="accelerate 1.15", dp_shard=4, tp=1, num_gpus=8)
     Passes: knobs(framework="accelerate 1.15", dp_shard=4, tp=2, num_gpus=8)
@@ -67,7 +67,7 @@ def mesh_is_the_processes(k: Knobs) -> bool:
     """
     if _degree(k, "ulysses") > 1 or runs_deepspeed(k) or k.get("dp_shard_auto", False):
         return False
-    if k.get("use_megatron_lm", False):
+    if k.get("use_megatron_lm", False) or (k.get("use_fsdp", False) and _version(k) == 1):
         return False
     return _product(k) not in (1, k.num_gpus)
 
@@ -103,7 +103,8 @@ def model_parallel_replicas_are_sharded(k: Knobs) -> bool:
     Passes: knobs(framework="accelerate 1.15", dp_replicate=1, dp_shard=2, tp=2)
     Passes: knobs(framework="accelerate 1.15", dp_replicate=2, dp_shard=2, tp=2)
     """
-    wide = _degree(k, "tp") > 1 or _degree(k, "cp") > 1
+    ulysses = _degree(k, "ulysses") > 1 and k.get("ring_cp") is None  # cp is then its ranks
+    wide = _degree(k, "tp") > 1 or (_degree(k, "cp") > 1 and not ulysses)
     sharded = _degree(k, "dp_shard") > 1 or k.get("dp_shard_auto", False)
     return wide and _degree(k, "dp_replicate") > 1 and not sharded
 
@@ -261,6 +262,47 @@ def _is_truth(value: Any) -> bool:
 
 
 @demand(
+    "DAT286",
+    "A mesh of ParallelismConfig under FSDP1",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="accelerate>=1.10",
+    source=f"{_MESH} _validate_accelerator",
+    consequence="ValueError: ParallelismConfig is only compatible DistributedType.FSDP (version 2) "
+    "or DistributedType.Multi{Device} or DistributedType.DEEPSPEED",
+    suggest={"fsdp_version": 2},
+)
+def mesh_is_sharded_by_fsdp2(k: Knobs) -> bool:
+    """FSDP1 has no device mesh, and fsdp_version is 1 unless a file says otherwise.
+
+    Fails: accelerate 1.15:
+        distributed_type: FSDP
+        fsdp_config:
+          fsdp_version: 1
+        parallelism_config:
+          parallelism_config_dp_shard_size: 4
+        num_processes: 4
+    Passes: accelerate 1.15:
+        distributed_type: FSDP
+        fsdp_config:
+          fsdp_version: 2
+        parallelism_config:
+          parallelism_config_dp_shard_size: 4
+        num_processes: 4
+    """
+    if not k.get("use_fsdp", False) or _version(k) != 1:
+        return False
+    stated = any(k.is_stated(name) for name in ("dp_shard", "tp", "cp"))
+    return stated and _product(k) > 1
+
+
+@mesh_is_sharded_by_fsdp2.message
+def _(k: Knobs) -> str:
+    degrees = ", ".join(f"{name} {_degree(k, name)}" for name in _AXES)
+    return f"{degrees} with fsdp_version 1"
+
+
+@demand(
     "DAT238",
     "FSDP2 with a string reshard policy, or FSDP1 with a bool",
     severity=Severity.ERROR,
@@ -300,7 +342,10 @@ def _(k: Knobs) -> Mapping[str, Any]:
 def fsdp2_has_the_key(k: Knobs) -> bool:
     """FSDP2 orders its gathers itself and has no state dict of one rank's flat shards.
 
-    Fails: accelerate 1.15:
+    Accelerate's own file hands forward_prefetch to FSDP1 alone, so that there it changes nothing.
+
+    Fails: knobs(framework="accelerate 1.15", fsdp_version=2, fsdp_forward_prefetch=True)
+    Passes: accelerate 1.15:
         distributed_type: FSDP
         fsdp_config:
           fsdp_version: 2
