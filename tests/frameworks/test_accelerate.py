@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import values
 
 from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.reading import Reading
@@ -22,10 +23,6 @@ def read(body: str, *, precision: str = "bf16") -> Reading:
 def fsdp(body: str) -> Reading:
     lines = "".join(f"  fsdp_{line.strip()}\n" for line in body.splitlines() if line.strip())
     return read("distributed_type: FSDP\nfsdp_config:\n" + lines)
-
-
-def values(reading: Reading, *names: str) -> tuple[Any, ...]:
-    return tuple(reading.value(name) for name in names)
 
 
 @pytest.mark.parametrize(

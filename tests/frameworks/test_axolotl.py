@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import values
 
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.read import read_files, read_text
@@ -18,10 +19,6 @@ HEAD = "base_model: NousResearch/Meta-Llama-3-8B\nsequence_len: 8192\n"
 
 def read(body: str) -> Reading:
     return read_text(HEAD + body, file="axolotl.yaml", framework="axolotl")
-
-
-def values(reading: Reading, *names: str) -> tuple[Any, ...]:
-    return tuple(reading.value(name) for name in names)
 
 
 WIDTHS = ("zero_stage", "precision", "param_bytes", "optimizer_state_bytes", "master_weights")

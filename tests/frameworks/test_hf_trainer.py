@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import values
 
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.hugging_face.optimizers import optimizer_word
@@ -19,10 +20,6 @@ from meshwright.frameworks.text import parse_source
 def read(flags: str, *, version: str = "") -> Reading:
     text = "torchrun --nproc_per_node 8 train.py " + flags
     return read_text(text, file="run.sh", framework="hf-trainer", version=version)
-
-
-def values(reading: Reading, *names: str) -> tuple[Any, ...]:
-    return tuple(reading.value(name) for name in names)
 
 
 WIDTHS = ("precision", "param_bytes", "grad_bytes", "reduce_bytes", "master_weights")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import values
 
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.read import read_files, read_text
@@ -18,10 +19,6 @@ HEAD = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\n"
 
 def read(body: str) -> Reading:
     return read_text(HEAD + body, file="train.yaml", framework="llama-factory")
-
-
-def values(reading: Reading, *names: str) -> tuple[Any, ...]:
-    return tuple(reading.value(name) for name in names)
 
 
 WIDTHS = ("zero_stage", "precision", "param_bytes", "grad_bytes", "master_weights")

@@ -5,13 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from asked import values
 
 from meshwright.frameworks.read import read_text
-from meshwright.frameworks.reading import Reading
-
-
-def values(reading: Reading, *names: str) -> tuple[Any, ...]:
-    return tuple(reading.value(name) for name in names)
 
 
 @pytest.mark.parametrize(

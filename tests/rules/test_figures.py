@@ -2,53 +2,23 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import pytest
+from plain_readings import reading
 
 from meshwright import api
-from meshwright.frameworks.framework import Framework
 from meshwright.frameworks.jobs import draft
-from meshwright.frameworks.reading import Config, Reading
-from meshwright.frameworks.setting import Setting, Source, Span, Value
 from meshwright.rules.figures import figures, padded_vocabulary, sequence_divisor
 
 GIB = 2.0**30
-PLAIN = Framework(
-    name="plain",
-    title="Plain",
-    package="none",
-    syntaxes=("yaml",),
-    file_name="plain.yaml",
-    scopes=(),
-    newest="1",
-    recognizes=lambda _parsed: 0.0,
-    interpret=lambda _config, _values: MappingProxyType({}),
-    stack="megatron",
-)
-SOURCE = Source(file="a.yaml", text="x", syntax="yaml")
-
-
-def _setting(name: str, value: Any) -> Setting:
-    span = Span(0, 1)
-    return Setting(
-        name=name, spelled=name, value=value, source=SOURCE, key=span, where=span, whole=span
-    )
-
-
-def _reading(**values: Any) -> Reading:
-    """A reading in which every value is stated."""
-    config = Config(framework=PLAIN, version="", settings={})
-    held = {n: Value(value=v, settings=(_setting(n, v),)) for n, v in values.items()}
-    return Reading(config=config, values=held)
 
 
 def _figures(gpus: str | None = None, model: str | None = None, **values: Any) -> dict[str, Any]:
-    reading = _reading(**values)
+    read = reading(**values)
     cluster = api.cluster(gpus, nodes=values.get("num_nodes", 1)) if gpus else None
-    drafted = draft(reading, model=model and api.load_model(model), cluster=cluster)
-    return dict(figures(reading, drafted))
+    drafted = draft(read, model=model and api.load_model(model), cluster=cluster)
+    return dict(figures(read, drafted))
 
 
 def test_replicas_are_what_the_gpus_leave() -> None:
@@ -81,7 +51,7 @@ def test_experts_have_a_mesh_of_their_own() -> None:
     ("cp", "tp", "divisor"), [(2, 4, 8), (4, 2, 8), (1, 8, 8), (2, 1, 4), (2, 3, 12)]
 )
 def test_a_sequence_divides_by_both_cuts(cp: int, tp: int, divisor: int) -> None:
-    drafted = draft(_reading(cp=cp, tp=tp, sequence_parallel=True))
+    drafted = draft(reading(cp=cp, tp=tp, sequence_parallel=True))
     assert sequence_divisor(drafted.job) == divisor
 
 

@@ -149,8 +149,8 @@ def _unreadable(file: str, error: InvalidInput) -> Checked:
 
 def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
+    from meshwright.rules.claims import claim_figures, claim_findings, claims
     from meshwright.rules.costed import heads, prediction_of
-    from meshwright.rules.estimates import estimate_figures, estimate_findings, estimates
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
 
@@ -163,15 +163,15 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
 
         notes = distance(reading, linted.drafted, own=prediction_of(linted.judged))
     numbers = Deferred(lambda: figures(reading, linted.drafted))
-    stated_here = estimates(reading, linted.drafted, numbers)
+    claimed = claims(reading, linted.drafted, numbers)
     config = reading.config
     return Checked(
         file=config.sources[0].file if config.sources else "",
         framework=config.framework.name,
         version=config.version,
-        findings=(*linted.findings, *estimate_findings(stated_here), *notes),
+        findings=(*linted.findings, *claim_findings(claimed), *notes),
         summary=_summary(reading, linted, heads(linted.judged, linted.drafted.missing)),
-        figures=Deferred(lambda: {**numbers, **estimate_figures(stated_here)}),
+        figures=Deferred(lambda: {**numbers, **claim_figures(claimed)}),
         sources={s.file: s.text for s in sources(reading)},
     )
 
