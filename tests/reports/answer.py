@@ -67,10 +67,22 @@ def ask(text: str, given: Given) -> Answer:
         folder = Path(name)
         path = folder / FILE
         path.write_text(text, encoding="utf-8")
+        if given.model_is_a_guess and _states_its_model(path):
+            given = given.without_model()
         first = _asked(path, given, framework="")
         if first.framework in ("", "generic") and given.frameworks:
             return _asked(path, given, framework=given.frameworks[0])
         return first
+
+
+def _states_its_model(path: Path) -> bool:
+    """Whether the input states how many layers its model has."""
+    from meshwright.frameworks.read import read_files
+
+    try:
+        return any(reading.is_stated("num_hidden_layers") for reading in read_files([path]))
+    except MeshwrightError:
+        return False
 
 
 def _asked(path: Path, given: Given, *, framework: str) -> Answer:

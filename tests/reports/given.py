@@ -32,7 +32,8 @@ GRID = rf"{NUMBER}\s+nodes?\s*x\s*(\d+)"
 class Given:
     """Arguments of a check. `model` is a preset's name or the contents of a config.json.
 
-    `sets` are single variables, where the facts do not make a whole model or cluster.
+    `sets` are single variables, where the facts do not make a whole model or cluster. A model that
+    is known by its size alone is a guess, which gives way to what the input itself states.
     """
 
     model: str | Mapping[str, Any] | None = None
@@ -40,6 +41,11 @@ class Given:
     frameworks: tuple[str, ...] = ()
     version: str = ""
     sets: Mapping[str, Any] = field(default_factory=dict)
+    model_is_a_guess: bool = False
+
+    def without_model(self) -> Given:
+        """The same, of an input that states its own model."""
+        return replace(self, model=None, model_is_a_guess=False)
 
 
 def given_of(case: Mapping[str, Any]) -> Given:
@@ -57,10 +63,22 @@ def given_of(case: Mapping[str, Any]) -> Given:
         frameworks=frameworks,
         version=version_of(str(facts.get("version") or ""), frameworks),
         sets=sets,
+        model_is_a_guess=model is not None and is_guessed(facts.get("model")),
     )
 
 
 # Model
+
+
+def is_guessed(stated: Any) -> bool:
+    """Whether the facts tell no more of a model than a size that no preset goes by."""
+    if isinstance(stated, Mapping):
+        dimensions, name = set(stated), str(stated.get("name") or "")
+    else:
+        dimensions = set(dimensions_in(str(stated)))
+        name = re.split(r"[(,:]", str(stated))[0].strip()
+    return not {"layers", "hidden"} <= dimensions and preset_of(name, exactly=True) is None
+
 
 KEYS = {  # HF names by the words of the facts
     "layers": "num_hidden_layers",
@@ -128,10 +146,10 @@ def partial_model(stated: Any) -> dict[str, Any]:
     return {names[k]: v for k, v in known.items() if k in names and v is not None}
 
 
-def preset_of(name: str) -> str | None:
+def preset_of(name: str, *, exactly: bool = False) -> str | None:
     """The preset that a name means, also where it says more than family and size."""
     bare = re.sub(r"\(.*?\)", "", name).strip()
-    size = re.search(r"\d+(?:\.\d+)?[BbMm](?:-A\d+(?:\.\d+)?[Bb])?", bare)
+    size = None if exactly else re.search(r"\d+(?:\.\d+)?[BbMm](?:-A\d+(?:\.\d+)?[Bb])?", bare)
     spellings = [bare, bare.split(" ")[0]]
     if size:
         family = re.split(r"[- ]", bare)[0]
@@ -229,9 +247,9 @@ def model_argument(model: str | Mapping[str, Any] | None, folder: Path) -> str |
 # Hardware
 
 DEVICE = re.compile(
-    r"\b(?:(?:RTX|GeForce RTX|Tesla|NVIDIA|AMD|Instinct)\s+)?"
-    r"(GH200|GB200|GB300|[ABHLVT]\d{1,4}[A-Za-z]{0,2}|RTX ?(?:PRO )?\d{4}|[34]090|MI\d{3}X?|"
-    r"TPU ?v\d[a-z]?|Ascend ?910\w?)"
+    r"(?:\b|(?<=\dx)|(?<=\d\*))(?:(?:RTX|GeForce RTX|Tesla|NVIDIA|AMD|Instinct)\s+)?"
+    r"(GH200|GB200|GB300|[ABHLVT]\d{1,4}[A-Za-z]{0,2}(?: NVL)?|RTX ?(?:PRO )?\d{4}(?: ?Ti| Ada)?|"
+    r"[2-5]0[6-9]0(?: ?Ti)?|MI\d{3}X?|TPU ?v\d[a-z]?|Ascend ?910\w?)"
     r"(?:-SXM\d?|-PCIe)?\b",
     re.IGNORECASE,
 )
@@ -305,11 +323,12 @@ def device_of(hardware: str) -> str | None:
     if found is None:
         return _first_known([f"A100{size}", f"H100{size}"]) if size else None
     name = re.sub(r"\s+", "-", found[1])
-    if name[:2] in ("30", "40"):
+    if name[:1].isdigit():
         name = f"RTX-{name}"
     pcie = "PCIe" in hardware
     suffixes = ("-PCIe", "") if pcie else ("",)
     spellings = [f"{name}{s}{suffix}" for suffix in suffixes for s in (size, "-80GB", "")]
+    spellings += [re.sub(r"-?Ti$", "", name, flags=re.IGNORECASE)]  # as much memory, nearly as fast
     return _first_known(spellings)
 
 
@@ -412,10 +431,41 @@ DATE = re.compile(
 )
 
 
+PACKAGES = {  # by what people call them; the package whose version is meant
+    "core": "megatron-core",
+    "mcore": "megatron-core",
+    "megatron core": "megatron-core",
+    "megatron-core": "megatron-core",
+    "megatron-lm": "megatron-lm",
+    "transformer engine": "transformer-engine",
+    "transformerengine": "transformer-engine",
+    "te": "transformer-engine",
+    "pytorch": "torch",
+    "torch": "torch",
+    "transformers": "transformers",
+    "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
+    "nccl": "nccl",
+}
+NAMED = re.compile(
+    rf"\b({'|'.join(sorted(PACKAGES, key=len, reverse=True))})[ _-]*(?:version )?v?(\d+(?:\.\d+)+)",
+    re.IGNORECASE,
+)
+
+
 def version_of(text: str, frameworks: tuple[str, ...]) -> str:
-    """A version that the facts state: a number, or the release of a month ("before June 2024")."""
-    if found := re.search(r"\bv?(\d+\.\d+(?:\.\d+)*)", text):
-        return found[1]
+    """Versions that the facts state, as "megatron-core 0.15"; a bare number is the framework's."""
+    named = {PACKAGES[found[1].lower()]: found[2] for found in NAMED.finditer(text)}
+    rest = NAMED.sub("", text)
+    if found := re.search(r"\bv?(\d+\.\d+(?:\.\d+)*)", rest):
+        named[frameworks[0] if frameworks else ""] = found[1]
+    elif not named and (of_month := released(text, frameworks)):
+        named["megatron-core"] = of_month
+    return ", ".join(f"{name} {version}".strip() for name, version in named.items())
+
+
+def released(text: str, frameworks: tuple[str, ...]) -> str:
+    """The release of a month that the facts name ("before June 2024"), "" if they name none."""
     found = DATE.search(text)
     if found is None:
         return ""

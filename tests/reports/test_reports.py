@@ -130,13 +130,15 @@ def test_dimensions_make_a_configuration_of_the_stated_size(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("core 0.12", "0.12"),
-        ("April 2025", "0.11"),
-        ("before the June 2024 p2p fix", "0.6"),
+        ("core 0.12", "megatron-core 0.12"),
+        ("0.12.1", "megatron-lm 0.12.1"),
+        ("April 2025", "megatron-core 0.11"),
+        ("before the June 2024 p2p fix", "megatron-core 0.6"),
+        ("4.0, PyTorch 2.6", "torch 2.6, megatron-lm 4.0"),
         ("", ""),
     ],
 )
-def test_versions_are_numbers_or_dates(text: str, expected: str) -> None:
+def test_versions_name_what_they_are_of(text: str, expected: str) -> None:
     assert facts.version_of(text, ("megatron-lm",)) == expected
 
 

@@ -14,6 +14,7 @@ from meshwright.frameworks.reading import Config, Reading, table_values
 from meshwright.frameworks.saved import saved_values
 from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source
 from meshwright.frameworks.text import parse_source, syntax_of
+from meshwright.frameworks.versions import split_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -104,12 +105,14 @@ def read_parsed(
     """The reading of a parsed source, with the sources that stand beside it as parts."""
     if not version and framework.version_of is not None:
         version = framework.version_of(parsed)
+    version, below = split_version(version, framework)
     parts = [read_parsed(p, f, depth=depth + 1, texts=texts) for p, f in beside]
     followed, missing = _followed(parsed, framework, depth, texts)
     config, left = resolve(parsed, framework, version)
     inner, unknown = _companions(parsed, framework, left)
     config = replace(
         config,
+        below=below,
         parts=(*parts, *followed, *inner),
         unknown=tuple(unknown),
         findings=(*config.findings, *missing, *_unknown_findings(framework, unknown)),
@@ -201,7 +204,7 @@ def _followed(
     readings: list[Reading] = []
     missing: list[Finding] = []
     for reference in parsed.references if depth < DEEPEST_REFERENCE else ():
-        path = _found(parsed.source.file, reference.value)
+        path = _found(parsed.source.file, reference.value, texts or {})
         if path is None:
             shipped = framework.shipped(reference) if framework.shipped is not None else None
             readings += [] if shipped is None else [shipped]
@@ -212,10 +215,12 @@ def _followed(
     return readings, missing
 
 
-def _found(file: str, value: object) -> Path | None:
+def _found(file: str, value: object, texts: Mapping[str, str]) -> Path | None:
     """The file that `value` names, beside `file` or from the working directory."""
     if not isinstance(value, str) or not value or "\0" in value:
         return None
+    if value in texts:
+        return Path(value)
     try:
         for path in (Path(file).parent / value, Path(value)):
             if path.is_file():

@@ -26,7 +26,8 @@ class Config:
     `unknown` are keys that no table has, `repeated` earlier statements of a field, `remarked`
     settings that a comment mentions. `parts` are the readings of what belongs to it: files it
     refers to, and settings of frameworks that it runs on (`Framework.companions`). `version` is ""
-    when nothing states it.
+    when nothing states it; `below` are
+    versions of packages that the framework runs on, by name, as far as they are stated.
     """
 
     framework: Framework
@@ -38,6 +39,7 @@ class Config:
     programs: tuple[str, ...] = ()
     remarked: tuple[Setting, ...] = ()
     parts: tuple[Reading, ...] = ()
+    below: tuple[tuple[str, str], ...] = ()
     sources: tuple[Source, ...] = ()
     findings: tuple[Finding, ...] = ()
 

@@ -37,6 +37,7 @@ PACKAGE = "meshwright.rules.framework"
 _UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 """What a rule raises on a configuration whose values are missing, of another type or zero."""
 
+Versions = tuple[tuple[str, str], ...]
 _BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")
 _ITEM = re.compile(r"([\w.-]+?)\s*((?:(?:>=|<=|==|@|<)\s*[\w.]+\s*,?\s*)*)")
 _EXAMPLE = re.compile(
@@ -183,20 +184,21 @@ def word(value: Any) -> str:
     return str(value)
 
 
-def applies(demand_: Demand, framework: Framework, version: str = "") -> bool:
+def applies(demand_: Demand, framework: Framework, version: str = "", below: Versions = ()) -> bool:
     """Whether a demand's scope names the framework in this version, or what it runs on.
 
-    Without a version the newest is meant. Of packages below a framework the version is not known:
-    what they demanded only up to some release is not asked.
+    Without a version the newest is meant. Of packages below a framework the version is known only
+    where `below` has it: what others demanded only up to some release is not asked.
     """
     own = version or framework.newest
     names = {**dict.fromkeys(framework.below, ""), **dict.fromkeys(framework.scopes, own)}
+    names |= dict(below)
     return scope_name(demand_.scope, names) != ""
 
 
-def made_by_older(demand_: Demand, framework: Framework) -> bool:
+def made_by_older(demand_: Demand, framework: Framework, below: Versions = ()) -> bool:
     """Whether only releases before the newest of a framework, or of what it runs on, demand it."""
-    names = (*framework.scopes, *framework.below)
+    names = {*framework.scopes, *framework.below} - dict(below).keys()
     items = (_ITEM.fullmatch(item.strip()) for item in demand_.scope.split(";"))
     return not applies(demand_, framework) and any(
         found is not None and found[1] in names and "<" in found[2] for found in items
@@ -204,15 +206,18 @@ def made_by_older(demand_: Demand, framework: Framework) -> bool:
 
 
 @lru_cache(maxsize=64)
-def demands_of(framework: Framework, version: str = "") -> tuple[tuple[Demand, bool], ...]:
+def demands_of(
+    framework: Framework, version: str = "", below: Versions = ()
+) -> tuple[tuple[Demand, bool], ...]:
     """The demands that a framework makes, each with whether only older releases make it.
 
-    Those of older releases count where no version is stated.
+    Those of older releases count where no version is stated. `below` has versions of packages that
+    the framework runs on, by name.
     """
-    older = {d for d in all_demands() if not version and made_by_older(d, framework)}
-    return tuple(
-        (d, d in older) for d in all_demands() if d in older or applies(d, framework, version)
-    )
+    every = all_demands()
+    made = {d for d in every if applies(d, framework, version, below)}
+    older = {d for d in every if not version and made_by_older(d, framework, below)} - made
+    return tuple((d, d in older) for d in every if d in older or d in made)
 
 
 def scope_name(scope: str, versions: Mapping[str, str]) -> str:
