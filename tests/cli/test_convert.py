@@ -31,6 +31,7 @@ def conversion(**changes):
         "target": "b",
         "files": {"train.sh": "run\n"},
         "carried": 3,
+        "dropped": 1,
         "lost": (LOST,),
         "before": COST,
         "after": COST,
@@ -63,7 +64,7 @@ def test_the_file_goes_to_stdout_and_remarks_to_stderr(convert, capsys):
         "1 | x = 1",
         "  |     ^ here",
         "",
-        "a to b: 3 settings carried over, 1 not",
+        "a to b: 3 settings carried over, 1 not; the same plan",
         "peak memory: 3.0 GiB before, 3.0 GiB after",
         "step time: 2.50 s before, 2.50 s after",
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.checking import Given, cluster_of, stated
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.words import shown
+from meshwright.frameworks.launching import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,29 +19,41 @@ if TYPE_CHECKING:
     from meshwright.frameworks.framework import Expressed, Framework
     from meshwright.frameworks.jobs import Drafted
     from meshwright.frameworks.reading import Reading
-    from meshwright.frameworks.setting import Setting
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
 
-_CANNOT = "CFG301"  # the target has no place for it
+__all__ = ["Conversion", "convert_files", "written"]
 _REFUSES = "CFG302"  # the target cannot run it
+_FULL = "CFG304"  # it runs out of memory there
+_NAMELESS = "model"  # a shape that no name is stated for
+_WIDTHS = ("param_bytes", "grad_bytes", "reduce_bytes", "master_weights", "optimizer_state_bytes")
+_HOLD_BATCH = ("seq_len", "global_batch_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
     """A configuration in another framework's words.
 
-    `files` maps names to texts. `lost` are findings about what the target has no place for,
-    `refused` about what it cannot run (then `files` is empty). `before` and `after` are the
-    predictions of the job as it was read and as the written files say it; None where model or
-    hardware is not known. `assumed` names what stood in for what the source does not state.
+    `files` maps names to texts, the one to start first; `command` starts it. `lost` are findings
+    about what the target does not say as the source does: `differences` of the plan, each with what
+    it costs, stated settings that are not carried over, and what is left to the program. `refused`
+    are reasons why the target cannot run the plan (then `files` is empty). `carried` and `dropped`
+    count the settings that are carried over and that are not. `before` and `after` are the
+    predictions of the job as it was read and as the written files say it, on the same software
+    stack; None where model or hardware is not known. `assumed` names what stood in for what the
+    source does not state.
     """
 
     source: str
     target: str
     files: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
     carried: int = 0
+    dropped: int = 0
     lost: tuple[Finding, ...] = ()
+    differences: tuple[Finding, ...] = ()
     refused: tuple[Finding, ...] = ()
     before: Prediction | None = None
     after: Prediction | None = None
@@ -80,128 +93,205 @@ def convert_files(
         )
     reading, known = stated(readings[0], given)
     drafted = draft(reading, model=known, cluster=cluster_of(reading, given))
-    return _conversion(reading, drafted, target, to_version)
+    return conversion(reading, drafted, target, to_version or _same_version(reading, target))
 
 
-def _conversion(reading: Reading, drafted: Drafted, target: Framework, version: str) -> Conversion:
-    """The conversion of a drafted job."""
-    expressed = _express(target, drafted, version)
-    refused = tuple(
-        _finding(reading, _REFUSES, name, why, target) for name, why in expressed.refused.items()
+def _same_version(reading: Reading, target: Framework) -> str:
+    """The source's version, where it is written again in the same framework."""
+    config = reading.config
+    return config.version if config.framework.name == target.name else ""
+
+
+def conversion(
+    reading: Reading, drafted: Drafted, target: Framework, version: str = ""
+) -> Conversion:
+    """The conversion of a drafted job; MeshwrightError for a framework that is only read."""
+    from meshwright.api.carried import with_the_rest
+
+    if target.express is None:
+        raise MeshwrightError(f"{target.name} is read, not written", hint="try another framework")
+    expressed = target.express(_fitting(drafted.job, target), version)
+    if expressed.refused:
+        return Conversion(
+            source=reading.config.framework.name,
+            target=target.name,
+            refused=tuple(
+                _refusal(reading, name, why, target) for name, why in expressed.refused.items()
+            ),
+            assumed=drafted.missing,
+        )
+    expressed = with_the_rest(reading, _fitting(drafted.job, target), expressed, target, version)
+    return _told(reading, drafted, target, version, expressed)
+
+
+def _fitting(job: Job, target: Framework) -> Job:
+    """The job with the name of its model, and without what only the source's launcher reads."""
+    from meshwright.frameworks.launching import fitting_environment
+    from meshwright.model.catalogue import preset_of_shape
+
+    runtime, model = job.workload.runtime, job.model
+    kept = tuple(fitting_environment(dict(runtime.environment), target).items())
+    if kept != runtime.environment:
+        runtime = replace(runtime, environment=kept)
+        job = replace(job, workload=replace(job.workload, runtime=runtime))
+    if model.name != _NAMELESS:
+        return job
+    return replace(job, model=replace(model, name=preset_of_shape(model) or _NAMELESS))
+
+
+def _told(
+    reading: Reading, drafted: Drafted, target: Framework, version: str, expressed: Expressed
+) -> Conversion:
+    """What was written, and how it differs from what was read."""
+    from meshwright.api.carried import bearing_finding, left_behind, plain_finding, program_finding
+    from meshwright.api.changed import change_finding, changes
+    from meshwright.frameworks.launching import command_of
+
+    files = written(target, expressed)
+    again, left = _read_again(files, drafted.job, target, version)
+    after = _job_again(again, drafted.job)
+    before, then = _predictions(drafted, after)
+    reasons = dict(expressed.lost)
+    found = changes(drafted.job, after, own=before)
+    differences = tuple(change_finding(c, reading, reasons) for c in found)
+    names = {name for c in found for name in c.fields}
+    bearing, plain, carried = left_behind(
+        reading, again, (drafted.job, after), changed=names, but=left
     )
-    lost = tuple(
-        _finding(reading, _CANNOT, name, why, target) for name, why in expressed.lost.items()
-    )
-    alone, carried = _left_behind(reading, target, version, expressed)
-    files = {} if refused else written(target, expressed)
-    before, after = _predictions(drafted, target, files, version)
+    lost = [*differences]
+    unusual = _unusual(left)
+    lost += [program_finding(unusual, target)] if unusual else []
+    lost += [bearing_finding(s, target) for s in bearing]
+    lost += _left_out(drafted.job, expressed, target)
+    lost += [plain_finding(plain, target)] if plain else []
+    lost += _overflow(drafted.job, before, then, target)
     return Conversion(
         source=reading.config.framework.name,
         target=target.name,
         files=files,
+        command=command_of(target, expressed, files),
         carried=carried,
-        lost=(*lost, *alone),
-        refused=refused,
+        dropped=len(bearing) + len(plain),
+        lost=tuple(lost),
+        differences=differences,
         before=before,
-        after=after,
+        after=then,
         assumed=drafted.missing,
     )
 
 
-def _express(target: Framework, drafted: Drafted, version: str) -> Expressed:
-    """The job in the target's words; MeshwrightError for a framework that is only read."""
-    if target.express is None:
-        raise MeshwrightError(f"{target.name} is read, not written", hint="try another framework")
-    return target.express(drafted.job, version)
+def _left_out(job: Job, expressed: Expressed, target: Framework) -> list[Finding]:
+    """A finding for an environment variable that another way of sharding would suffer from."""
+    from meshwright.frameworks.launching import QUEUES
+
+    stated = dict(job.workload.runtime.environment).get(QUEUES)
+    if stated is None or QUEUES in (expressed.launch.get("environment") or {}):
+        return []
+    message = f"{QUEUES}={stated} is left out: {target.title} wants several hardware queues"
+    return [
+        Finding(
+            code="CFG301",
+            severity=Severity.INFO,
+            message=message,
+            key=QUEUES,
+            value=stated,
+            reason="one queue keeps FSDP's gathers from running beside the products",
+        )
+    ]
 
 
-def written(target: Framework, expressed: Expressed) -> dict[str, str]:
-    """The files that state what was expressed."""
-    from meshwright.frameworks.text.render import render
+def _read_again(
+    files: Mapping[str, str], job: Job, target: Framework, version: str
+) -> tuple[Reading, dict[str, Any]]:
+    """The reading of the written files, and what the program must be told beside them."""
+    from meshwright.frameworks.read import read_files
+    from meshwright.frameworks.setting import Value
 
-    syntax = expressed.syntax or target.syntaxes[0]
-    text = expressed.text or render(
-        syntax, expressed.settings, launch=expressed.launch, program=expressed.program
-    )
-    return {expressed.file_name or target.file_name: text}
+    main, *others = files
+    beside = [name for name in others if name.endswith(".yaml")]
+    named = target.name if not beside else ""
+    (again,) = read_files([main, *beside], framework=named, version=version, texts=files)
+    left = {
+        name: value
+        for name, value in _of_program(job, target).items()
+        if not again.is_stated(name) and again.value(name) != value
+    }
+    return again.with_values({n: Value(value=v) for n, v in left.items()}), left
 
 
-def _predictions(
-    drafted: Drafted, target: Framework, files: Mapping[str, str], version: str
-) -> tuple[Prediction | None, Prediction | None]:
-    """What the job costs as it was read, and as the written files say it, on the same stack."""
-    from dataclasses import replace
+def _of_program(job: Job, target: Framework) -> dict[str, Any]:
+    """What the program around a framework decides, as the job has it."""
+    from meshwright.frameworks.inverse import idle_fields
+    from meshwright.plan.words import FIELDS, word
 
-    from meshwright.cost.predict import predict
+    plan: Plan = job.plan.row(0)
+    names = {*target.leaves} - idle_fields(plan)
+    if plan.lora_rank and "lora_rank" in names:
+        names |= {*_WIDTHS}
+    held = {n: word(n, getattr(plan, n)) for n in FIELDS if n in names}
+    return {n: getattr(job.workload, n) for n in _HOLD_BATCH if n in names} | held
+
+
+def _unusual(left: Mapping[str, Any]) -> dict[str, Any]:
+    """What a program would not do of its own accord."""
+    from meshwright.plan.words import FIELDS, word
+
+    return {
+        name: value
+        for name, value in left.items()
+        if name not in FIELDS or name == "micro_batch_size" or value != word(name, FIELDS[name])
+    }
+
+
+def _job_again(again: Reading, job: Job) -> Job:
+    """The job of what was written, for the same model on the same machine."""
     from meshwright.frameworks.jobs import draft
-    from meshwright.frameworks.read import read_text
 
-    if not drafted.is_whole or not files:
+    after = draft(again, model=job.model, cluster=job.cluster).job
+    return replace(after, stack=job.stack)
+
+
+def _predictions(drafted: Drafted, after: Job) -> tuple[Prediction | None, Prediction | None]:
+    """What the job costs as it was read, and as the written files say it, on the same stack."""
+    from meshwright.cost.predict import predict
+
+    if not drafted.is_whole:
         return None, None
-    (name, text), *_ = files.items()
-    again = read_text(text, file=name, framework=target.name, version=version)
-    job = draft(again, model=drafted.job.model, cluster=drafted.job.cluster).job
-    return predict(drafted.job), predict(replace(job, stack=drafted.job.stack))
+    return predict(drafted.job), predict(after)
 
 
-def _left_behind(
-    reading: Reading, target: Framework, version: str, expressed: Expressed
-) -> tuple[tuple[Finding, ...], int]:
-    """Stated settings whose variable the target has no field for, and the number of the others."""
-    findings: list[Finding] = []
-    carried = 0
-    claimed = {s.name: v for v, value in reading.values.items() for s in value.settings}
-    for setting in (*reading.config.settings.values(), *reading.config.unknown):
-        variable = claimed.get(setting.name, "")
-        if variable in expressed.lost or variable in expressed.refused:
-            continue
-        if variable and (target.table.of_variable(variable, version) or _is_said(variable)):
-            carried += 1
-            continue
-        why = "has no counterpart that is known"
-        findings.append(_about(setting, _CANNOT, f"{setting.spelled} {why} in {target.name}"))
-    return tuple(findings), carried
+def _overflow(
+    job: Job, before: Prediction | None, after: Prediction | None, target: Framework
+) -> list[Finding]:
+    """A finding if what fitted before does not fit afterwards."""
+    from meshwright.base.units import GIB
+
+    if before is None or after is None:
+        return []
+    room = job.cluster.gpu.memory_bytes
+    if before.required_bytes > room or after.required_bytes <= room:
+        return []
+    return [
+        Finding(
+            code=_FULL,
+            severity=Severity.WARNING,
+            message=f"{after.required_bytes / GIB:.1f} GiB in {target.title} do not fit on a GPU "
+            f"of {room / GIB:.1f} GiB, {before.required_bytes / GIB:.1f} GiB did",
+            confidence="predicted",
+            hint="run `meshwright plan` for a plan that fits there",
+        )
+    ]
 
 
-def _is_said(variable: str) -> bool:
-    """Whether a variable is part of the plan, workload or model, which are written whole."""
-    from meshwright.frameworks.jobs import SHAPE
-    from meshwright.plan.words import FIELDS
-
-    return variable in FIELDS or variable in SHAPE or variable in _WRITTEN_WHOLE
-
-
-_WRITTEN_WHOLE = frozenset(
-    {"seq_len", "global_batch_size", "gradient_accumulation_steps", "num_gpus", "num_nodes"}
-    | {"gpus_per_node", "environment", "model_name", "dp_shard", "train_tokens"}
-)
-
-
-def _finding(reading: Reading, code: str, name: str, why: str, target: Framework) -> Finding:
-    """A finding about a variable, at the setting that states it if one does."""
+def _refusal(reading: Reading, name: str, why: str, target: Framework) -> Finding:
+    """Why the target cannot run the plan, at the setting that states what it cannot."""
     value = reading.value(name)
     said = name if value is None else f"{name} = {shown(value)}"
-    message = f"{target.name} {'cannot run' if code == _REFUSES else 'cannot say'} {said}: {why}"
-    settings = reading.settings_of(name)
-    if settings:
-        return _about(settings[0], code, message)
-    return Finding(code=code, severity=_severity(code), message=message, key=name, value=value)
-
-
-def _about(setting: Setting, code: str, message: str) -> Finding:
-    mark = setting.label("here")
-    return Finding(
-        code=code,
-        severity=_severity(code),
-        message=message,
-        file=mark.file,
-        line=mark.line,
-        column=mark.column,
-        key=setting.name,
-        value=setting.value,
-        labels=(mark,),
+    found = Finding(
+        code=_REFUSES, message=f"{target.title} cannot run {said}: {why}", key=name, value=value
     )
-
-
-def _severity(code: str) -> Severity:
-    return Severity.ERROR if code == _REFUSES else Severity.WARNING
+    settings = reading.settings_of(name)
+    if not settings:
+        return found
+    mark = settings[0].label("here")
+    return found.replace(file=mark.file, line=mark.line, column=mark.column, labels=(mark,))

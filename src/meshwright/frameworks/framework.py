@@ -56,7 +56,8 @@ class Framework:
     version is not known; `companions` are frameworks whose settings or files stand beside its own.
     `newest` is the newest version that was looked at, and `stack` the entry of the calibration that
     predicts it. `version_of` tells the version that a source's own words betray, "" where they do
-    not. `whole` is the job of a configuration that states model and hardware as well.
+    not. `whole` is the job of a configuration that states model and hardware as well. `leaves`
+    are variables that its files have no place for because the program around it decides them.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Framework:
     shipped: Callable[[Setting], Reading | None] | None = None
     whole: Callable[[Config], Job | None] | None = None
     aliases: tuple[str, ...] = ()
+    leaves: tuple[str, ...] = ()
     stack: str = "default"
 
     @property

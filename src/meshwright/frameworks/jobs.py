@@ -91,7 +91,7 @@ def draft(
         missing.append("zero_stage")
         first = first.replace(zero_stage=2)
         second = second.replace(zero_stage=3, offload_optimizer=1.0, offload_params=True)
-    workloads = _workloads(reading, first, second, missing)
+    workloads = _workloads(reading, (first, second), models, missing)
     jobs = [
         Job(model=m, cluster=c, workload=w, plan=p, stack=stack)
         for m, c, w, p in zip(models, clusters, workloads, (first, second), strict=True)
@@ -147,6 +147,8 @@ def _stack(reading: Reading) -> str:
     Unfused attention means models written out in torch, which keep what FSDP's models keep.
     """
     framework = reading.config.framework
+    if reading.value("rl_backend") == "megatron":
+        return "megatron"
     if framework.stack != "default":
         return framework.stack
     if "torch" not in framework.below and reading.value("flash_attention") is not False:
@@ -347,14 +349,19 @@ def _cluster(gpu: str, num_gpus: int, per_node: int | None) -> Cluster:
 
 
 def _workloads(
-    reading: Reading, first: Plan, second: Plan, missing: list[str]
+    reading: Reading, plans: tuple[Plan, Plan], models: tuple[Model, Model], missing: list[str]
 ) -> tuple[Workload, Workload]:
-    """The workload that is stated, under either plan's data-parallel degree."""
+    """The workload that is stated, under either plan's data-parallel degree.
+
+    A length that stands in is none that the model has no positions for.
+    """
+    first, second = plans
     seq_len = reading.value("seq_len")
-    lengths = (seq_len, seq_len)
+    lengths: tuple[Any, ...] = (seq_len, seq_len)
     if not isinstance(seq_len, int) or not 0 < seq_len <= LARGEST:
         missing.append("seq_len")
-        lengths = (USUAL_SEQ_LEN, SHORT_SEQ_LEN)
+        usual = zip((USUAL_SEQ_LEN, SHORT_SEQ_LEN), models, strict=True)
+        lengths = tuple(min(n, m.max_position_embeddings or n) for n, m in usual)
     lengths = (_padded(reading, first, lengths[0]), _padded(reading, second, lengths[1]))
     if _batch(reading, first) is None:
         missing.append("global_batch_size")

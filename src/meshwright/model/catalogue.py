@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshwright.model.architecture import Model
 
 _FOLDER = Path(__file__).parent / "presets"
+_SAME_SIZE = 0.002  # of the parameters: norms and biases that a shape leaves out
 # endings by which publishers tell variants of one architecture apart
 _VARIANT = re.compile(r"[-_.]?(hf|it|pt|base|chat|instruct|text|thinking|fp8|bf16|\d{4})$", re.I)
 
@@ -49,6 +50,27 @@ def preset_checked(name: str) -> str:
     """What second source a preset's facts were compared with."""
     checked: str = _preset(name)["checked"]
     return checked
+
+
+def preset_hub_name(name: str) -> str:
+    """The name of a preset on the Hugging Face hub, "" if it is not there."""
+    source, on_hub, _ = _preset(name)["source"].partition(" on Hugging Face")
+    return source if on_hub else ""
+
+
+def preset_of_shape(model: Model) -> str:
+    """The preset with the dimensions and the size of a model, "" if there is none."""
+    from meshwright.model.count import parameters
+
+    own = parameters(model).total
+    for name in presets():
+        config = preset_config(name)
+        widths = (config.get("hidden_size"), config.get("num_hidden_layers"))
+        if widths != (model.hidden_size, model.num_hidden_layers):
+            continue
+        if abs(parameters(load(name)).total - own) <= _SAME_SIZE * own:
+            return name
+    return ""
 
 
 def load(name_or_path: str | Path) -> Model:

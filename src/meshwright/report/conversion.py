@@ -21,6 +21,8 @@ def conversion_lines(conversion: Conversion, *, written: tuple[str, ...] = ()) -
         lines += [*finding_lines(finding, texts), ""]
     lines.append(_summary(conversion))
     lines += [f"written: {path}" for path in written]
+    if conversion.command:
+        lines.append(f"start with: {conversion.command}")
     lines += _figures(conversion.before, conversion.after)
     if conversion.assumed and not (conversion.before and conversion.after):
         missing = ", ".join(conversion.assumed)
@@ -33,7 +35,9 @@ def _summary(conversion: Conversion) -> str:
     if conversion.refused:
         return f"{head}: {conversion.target} cannot run this plan, nothing is written"
     settings = f"{conversion.carried} setting{'' if conversion.carried == 1 else 's'}"
-    return f"{head}: {settings} carried over, {len(conversion.lost)} not"
+    count = len(conversion.differences)
+    changes = f"{count} change{'' if count == 1 else 's'} of the plan" if count else "the same plan"
+    return f"{head}: {settings} carried over, {conversion.dropped} not; {changes}"
 
 
 def _figures(before: Prediction | None, after: Prediction | None) -> list[str]:
@@ -54,9 +58,12 @@ def conversion_record(conversion: Conversion, *, written: tuple[str, ...] = ()) 
         "source": conversion.source,
         "target": conversion.target,
         "files": dict(conversion.files),
+        "command": conversion.command,
         "written": list(written),
         "carried": conversion.carried,
+        "dropped": conversion.dropped,
         "lost": [finding_record(finding) for finding in conversion.lost],
+        "differences": [finding_record(finding) for finding in conversion.differences],
         "refused": [finding_record(finding) for finding in conversion.refused],
         "assumed": list(conversion.assumed),
         "before": _prediction_record(conversion.before),

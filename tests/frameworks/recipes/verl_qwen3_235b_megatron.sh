@@ -1,6 +1,6 @@
 #!/bin/bash
-# GRPO of Qwen3 235B-A22B on 8 nodes x 8, with one sequence a micro-batch instead of batches by
-# tokens: examples/grpo_trainer/run_qwen3_235b_a22b_megatron.sh (verl, 2026-08).
+# GRPO of Qwen3 235B-A22B on 128 GPUs (there 8 nodes x 16), with one sequence a micro-batch instead
+# of batches by tokens: examples/grpo_trainer/run_qwen3_235b_a22b_megatron.sh (verl, 2026-08).
 export CUDA_DEVICE_MAX_CONNECTIONS=1
 python3 -m verl.trainer.main_ppo \
     data.train_batch_size=128 \
@@ -26,4 +26,4 @@ python3 -m verl.trainer.main_ppo \
     actor_rollout_ref.rollout.tensor_model_parallel_size=8 \
     actor_rollout_ref.rollout.n=16 \
     trainer.n_gpus_per_node=8 \
-    trainer.nnodes=8
+    trainer.nnodes=16

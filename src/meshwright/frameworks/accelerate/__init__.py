@@ -72,6 +72,12 @@ FRAMEWORKS = (
         scopes=("accelerate",),
         below=("torch",),
         companions=("deepspeed",),
+        leaves=(
+            *("seq_len", "micro_batch_size", "global_batch_size", "fused_loss", "loss_chunks"),
+            *("recompute", "recompute_modules", "recompute_layers", "recompute_uniform"),
+            *("lora_rank", "lora_all_linear", "base_weight_bits", "flash_attention"),
+            *("optimizer", "optimizer_state_bytes"),
+        ),
         newest="1.15",
         recognizes=recognizes,
         interpret=interpret,

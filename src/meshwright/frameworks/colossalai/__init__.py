@@ -63,6 +63,7 @@ FRAMEWORKS = (
         syntaxes=("python",),
         file_name="plugin.py",
         scopes=("colossalai",),
+        leaves=("seq_len", "global_batch_size", "lora_rank", "lora_all_linear", "base_weight_bits"),
         newest="0.5",
         recognizes=recognizes,
         interpret=interpret,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
 
+_PADDED = 64  # make_vocab_size_divisible_by, where nothing is said
 _STYLES = {
     int(Schedule.ONE_F_ONE_B): "1f1b",
     int(Schedule.ZB_V): "zbv",
@@ -39,7 +40,7 @@ def express(job: Job, version: str) -> Expressed:
     """The arguments that state a job, what they do not say, and what ColossalAI cannot run."""
     plan = job.plan.row(0)
     refused = _refused(plan)
-    settings = {**_mesh(plan), **_pipeline(job, plan), **_precision(plan)}
+    settings = {**_mesh(plan), **_pipeline(job, plan), **_precision(plan), **_vocabulary(job, plan)}
     own = framework("colossalai")
     gone = unsaid(own, version, settings, job, but_not=refused)
     reasons, launch = lost(gone, _REASONS, "ColossalAI"), launch_of(job)
@@ -100,6 +101,8 @@ def _refused(plan: Plan) -> dict[str, str]:
         found["context_parallel"] = "sequences are shared over heads or in a ring"
     if plan.cp > 1 and plan.sequence_parallel and plan.tp > 1:
         found["sequence_parallel"] = "one mode of sequence parallelism at a time"
+    if plan.lora_rank and plan.pp > 1:
+        found["lora_rank"] = "the booster's adapters do not run in a pipeline"
     if plan.ep > 1 and plan.dp % plan.ep:
         found["ep"] = f"experts are spread inside the {int(plan.dp)} data-parallel ranks"
     return found
@@ -122,6 +125,15 @@ def _mesh(plan: Plan) -> dict[str, Any]:
         settings["enable_sequence_parallelism"] = True
         settings["sequence_parallelism_mode"] = "split_gather"
     return settings
+
+
+def _vocabulary(job: Job, plan: Plan) -> dict[str, Any]:
+    """The unit of padding, where the usual one would add rows that the model does not have."""
+    tp, size = int(plan.tp), int(job.model.vocab_size)
+    if tp == 1 or size % (_PADDED * tp) == 0 or size % tp:
+        return {}
+    unit = next(u for u in (32, 16, 8, 4, 2, 1) if size % (u * tp) == 0)
+    return {"make_vocab_size_divisible_by": unit}
 
 
 def _pipeline(job: Job, plan: Plan) -> dict[str, Any]:

@@ -70,6 +70,12 @@ FRAMEWORKS = (
         file_name="ds_config.json",
         scopes=("deepspeed",),
         below=("torch",),
+        leaves=(
+            *("seq_len", "fused_loss", "loss_chunks", "compile", "layout"),
+            *("first_stage_layers", "last_stage_layers", "embedding_in_split", "loss_in_split"),
+            *("recompute", "recompute_modules", "recompute_layers", "recompute_uniform"),
+            *("lora_rank", "lora_all_linear", "base_weight_bits", "flash_attention"),
+        ),
         newest="0.19.8",
         recognizes=recognizes,
         interpret=interpret,

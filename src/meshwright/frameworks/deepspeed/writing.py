@@ -73,6 +73,8 @@ def refusals(plan: Plan) -> dict[str, str]:
         found["vpp"] = "a pipeline rank holds one chunk"
     if plan.cp > 1 and plan.context_parallel != int(ContextParallel.ULYSSES):
         found["context_parallel"] = "sequences are split by Ulysses only"
+    if plan.ep > 1 and plan.tp > 1 and (plan.pp > 1 or plan.cp > 1):
+        found["ep"] = "experts beside tensor parallelism take no pipeline and no Ulysses"
     if plan.ep > 1 and plan.etp > 1:
         found["etp"] = "experts are not split by tensor parallelism"
     if int(plan.precision) not in (*HALVES, int(Precision.FP32)):
@@ -135,7 +137,7 @@ def _precision(plan: Plan) -> dict[str, Any]:
         settings = {"torch_autocast.enabled": True, "torch_autocast.dtype": dtype}
     else:
         settings = {f"{half}.enabled": True}
-        if not plan.master_weights:
+        if not plan.master_weights and plan.zero_stage and not plan.lora_rank:
             settings[f"{half}.{half}_master_weights_and_grads"] = True
             if half == "bf16" and plan.optimizer_state_bytes == 2:
                 settings["bf16.bf16_optimizer_states"] = True

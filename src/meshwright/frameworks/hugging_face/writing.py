@@ -106,7 +106,7 @@ def refusals(plan: Plan, mesh: Mesh, title: str, *, inline: bool = True) -> dict
     if plan.ep > 1 and plan.etp not in (1, plan.tp):
         found["etp"] = "experts are not split by tensor parallelism of their own"
     if int(plan.precision) not in (*HALVES, 0):
-        found["precision"] = "products are bf16, fp16 or fp32"
+        found["precision"] = "bf16, fp16 or fp32 are written; its FP8 hangs on a back end"
     return found
 
 

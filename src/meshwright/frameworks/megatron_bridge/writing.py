@@ -19,7 +19,9 @@ _NAMES = {"fp8_format": "fp8", "fp4_format": "fp4"}
 def express(job: Job, version: str) -> Expressed:
     """The settings that state a job; `version` "" is the newest."""
     own = by_name("megatron-bridge")
-    return express_as(own, job, version, translate=translated, said_otherwise=_ADAPTERS)
+    return express_as(
+        own, job, version, translate=translated, said_otherwise=_ADAPTERS, runs=_ADAPTERS
+    )
 
 
 def translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any]]:

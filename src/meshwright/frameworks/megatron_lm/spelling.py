@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.framework import Framework
     from meshwright.plan.job import Job
 
-_ALWAYS = frozenset({"tp", "pp", "cp", "ep", "etp", "seq_len", "micro_batch_size"})
+_ALWAYS = frozenset({"tp", "pp", "cp", "ep", "etp", "seq_len", "micro_batch_size", "num_workers"})
 _SPLIT = ("layout", "first_stage_layers", "last_stage_layers", "embedding_in_split")
 _SPLIT_FIELDS = (*_SPLIT, "loss_in_split", "vpp")
 _CLOSE = 0.003  # of the parameters: biases and norms that a shape does not count
@@ -52,7 +52,8 @@ def _chosen(fields: tuple[Field, ...], value: Any) -> Field | None:
         return next(
             (f for kind in kinds for f in fields if f.type == kind), next(iter(fields), None)
         )
-    return next((f for f in fields if not _is_foreign(f, value)), None)
+    own = sorted(fields, key=lambda f: "encoder" in f.name)  # names of T5 mean the same in GPT
+    return next((f for f in own if not _is_foreign(f, value)), None)
 
 
 def _is_foreign(field: Field, value: Any) -> bool:

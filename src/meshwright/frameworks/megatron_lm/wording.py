@@ -17,7 +17,7 @@ from meshwright.plan.stages import chunk_layers
 from meshwright.plan.words import MODULES as MODULE_BITS
 
 if TYPE_CHECKING:
-    from meshwright.plan.job import Job, Runtime, Workload
+    from meshwright.plan.job import Job, Recipe, Runtime, Workload
     from meshwright.plan.plan import Plan
 
 _CONTEXT = {
@@ -46,7 +46,7 @@ REASONS = {
     "loss_parallel": "the loss is always computed on split logits",
     "recompute_modules": "a module of that kind cannot be recomputed alone",
     "overlap_grad_reduce": "torch FSDP always overlaps",
-    "overlap_param_gather": "nothing is gathered where nothing is sharded",
+    "overlap_param_gather": "gathers overlap where gradients' reduction does, and with sharding",
     "reshard_after_forward": "Megatron-FSDP gives parameters back after every forward pass",
 }
 
@@ -155,7 +155,7 @@ def _numbers(plan: Plan, said: Wording) -> None:
     """Precision words, and the width of gradients."""
     precision = Precision(int(plan.precision))
     half = "fp16" if precision is Precision.FP16 else "bf16"
-    if precision is not Precision.FP32 and plan.param_bytes <= 2:
+    if precision is not Precision.FP32:
         said.values[half] = True
         narrow = plan.grad_bytes <= 2 and half == "bf16"
         said.values["grad_reduce_in_bf16"] = narrow
@@ -213,6 +213,7 @@ def _offload(job: Job, plan: Plan, said: Wording) -> None:
 def _overlaps(plan: Plan, said: Wording) -> None:
     said.values["overlap_grad_reduce"] = bool(plan.overlap_grad_reduce)
     gather = bool(plan.overlap_param_gather) and plan.zero_stage > 0
+    gather &= bool(plan.overlap_grad_reduce)  # Megatron asserts that one brings the other
     said.values["overlap_param_gather"] = gather
     said.values["overlap_tp"] = bool(plan.overlap_tp) and plan.tp > 1
     said.values["overlap_ep"] = bool(plan.overlap_ep) and plan.ep > 1
@@ -242,7 +243,7 @@ def _workload(workload: Workload, plan: Plan, said: Wording) -> None:
     said.values.update(
         _stated(
             learning_rate=recipe.learning_rate,
-            per_token_loss=recipe.per_token_loss,
+            per_token_loss=_by_tokens(recipe),
             deterministic=recipe.deterministic,
             eval_global_batch_size=recipe.eval_global_batch_size,
             eval_micro_batch_size=recipe.eval_micro_batch_size,
@@ -253,6 +254,11 @@ def _workload(workload: Workload, plan: Plan, said: Wording) -> None:
         )
     )
     _runtime(workload.runtime, said)
+
+
+def _by_tokens(recipe: Recipe) -> bool | None:
+    """Whether the loss is a mean over tokens, as every trainer of answers alone has it."""
+    return True if recipe.per_token_loss is None and recipe.masked_loss else recipe.per_token_loss
 
 
 def _runtime(runtime: Runtime, said: Wording) -> None:
@@ -299,7 +305,8 @@ def _vocabulary(job: Job, plan: Plan, said: Wording) -> None:
 def _absent(plan: Plan, said: Wording) -> None:
     """What Megatron has no setting for at all."""
     if plan.lora_rank:
-        said.lost["lora_rank"] = "Megatron-LM trains every parameter; Megatron-Bridge has adapters"
+        why = "Megatron-LM trains every parameter; Megatron-Bridge has adapters"
+        said.refused["lora_rank"] = why
     if plan.base_weight_bits:
         said.lost["base_weight_bits"] = "weights are not quantized for training"
     if plan.vocab_over_pipeline:

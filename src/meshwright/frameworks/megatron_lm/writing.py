@@ -25,7 +25,7 @@ _PROGRAMS = {
     "megatron-lm": "pretrain_gpt.py",
     "mindspeed": "pretrain_gpt.py",
     "ms-swift-megatron": "megatron sft",
-    "slime": "train.py",
+    "slime": "python3 train.py",
 }
 _SILENT = frozenset({"init_model_with_meta_device", "qk_norm", "recompute_num_layers"})
 

@@ -43,7 +43,7 @@ def recognizes(parsed: Parsed) -> float:
     if not telling.are_arguments(parsed):
         return 0.0
     own = telling.count(telling.names(parsed), _OWN)
-    return min(0.7 + 0.1 * own, 0.97) if own else 0.0
+    return 0.97 if own else 0.0
 
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.frameworks.meanings import Meanings
 
 _QUEUES = "cuda_device_max_connections"
@@ -25,6 +27,13 @@ def launched(m: Meanings) -> None:
         m.follow("num_nodes", nodes)
     elif m.value("num_nodes") is None and per_node is not None and "NNODES" not in environment:
         m.follow("num_nodes", 1)
+
+
+def launch_by_environment(launch: Mapping[str, Any]) -> dict[str, Any]:
+    """A launch whose nodes and processes stand in the environment, as ms-swift takes them."""
+    counts = {"NPROC_PER_NODE": launch["gpus_per_node"], "NNODES": launch["num_nodes"]}
+    environment = {**launch["environment"], **{k: str(v) for k, v in counts.items()}}
+    return {"num_gpus": launch["num_gpus"], "environment": environment}
 
 
 def one_queue(m: Meanings) -> None:

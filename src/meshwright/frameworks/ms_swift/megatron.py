@@ -5,13 +5,14 @@ Source: swift/megatron/arguments/megatron_args.py at 4.5.2.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.megatron_lm.meaning import meaning
 from meshwright.frameworks.megatron_lm.writing import express_as
-from meshwright.frameworks.ms_swift.launched import launched, one_queue
+from meshwright.frameworks.ms_swift.launched import launch_by_environment, launched, one_queue
 from meshwright.frameworks.setting import Value
 
 if TYPE_CHECKING:
@@ -81,13 +82,18 @@ def _data(m: Meanings) -> None:
         m.give("packing", "offline", "packing")
     if m.value("per_token_loss") is None:
         m.follow("per_token_loss", not m.is_stated("rlhf_type"))
-    m.follow("masked_loss", True)
+    m.follow("masked_loss", not any(p.split()[-1:] == ["pt"] for p in m.config.programs))
 
 
 def express(job: Job, version: str) -> Expressed:
     """The arguments that state a job; the model is named, not spelled out."""
     own = by_name("ms-swift-megatron")
-    return express_as(own, job, version, translate=translated, said_otherwise=_NAMED)
+    said = express_as(
+        own, job, version, translate=translated, said_otherwise=_NAMED, runs=("lora_rank",)
+    )
+    answers_only = job.workload.recipe.masked_loss or job.plan.row(0).lora_rank
+    program = "megatron sft" if answers_only else "megatron pt"
+    return replace(said, program=program, launch=launch_by_environment(said.launch))
 
 
 def translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any]]:

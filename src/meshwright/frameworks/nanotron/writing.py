@@ -67,6 +67,8 @@ def _refused(plan: Plan) -> dict[str, str]:
         found["context_parallel"] = "context parallelism is ring attention"
     if int(plan.precision) not in _DTYPES:
         found["precision"] = "weights and products are bf16, fp16 or fp32"
+    if plan.lora_rank:
+        found["lora_rank"] = "every parameter trains"
     if plan.zero_stage == 3 and plan.dp * plan.cp > 1:
         found["zero_stage"] = "parameters are never sharded over data-parallel ranks"
     return found

@@ -19,7 +19,7 @@ def express(job: Job, version: str) -> Expressed:
     """The settings that state a job; `version` "" is the newest."""
     own = by_name("nemo")
     away = ("lora_rank", "lora_all_linear")
-    return express_as(own, job, version, translate=_translated, said_otherwise=away)
+    return express_as(own, job, version, translate=_translated, said_otherwise=away, runs=away)
 
 
 def _translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -38,7 +38,7 @@ def _translated(raw: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str
     wide = raw.pop("accumulate_allreduce_grads_in_fp32", None)
     if wide is not None:
         also["trainer.plugins.grad_reduce_in_fp32"] = wide
-    for gone in ("grad_reduce_in_bf16", "group_query_attention"):
+    for gone in ("grad_reduce_in_bf16", "group_query_attention", "max_position_embeddings"):
         raw.pop(gone, None)
     also |= _fsdp(raw)
     raw["cross_entropy_loss_fusion"] = bool(plan.fused_loss)

@@ -8,6 +8,7 @@ from meshwright.frameworks.framework import Expressed, framework
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule, Schedule
+from meshwright.plan.stages import chunk_layers
 from meshwright.plan.words import word
 
 if TYPE_CHECKING:
@@ -25,8 +26,9 @@ _16_BIT = {int(Precision.BF16): "bf16", int(Precision.FP16): "fp16"}
 def express(job: Job, version: str) -> Expressed:
     """The arguments that state a job, what they do not say, and what PaddleNLP cannot run."""
     plan = job.plan.row(0)
-    refused = _refused(plan)
+    refused = _refused(job, plan)
     settings = {**_mesh(plan), **_batch(job, plan), **_precision(plan), **_switches(plan)}
+    settings |= _adapters(plan)
     own = framework("paddlenlp")
     gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
@@ -37,7 +39,12 @@ def express(job: Job, version: str) -> Expressed:
     )
 
 
-def _refused(plan: Plan) -> dict[str, str]:
+def _is_even(job: Job) -> bool:
+    """Whether every chunk holds as many layers, or one less at the end."""
+    return len({*chunk_layers(job.model, job.plan.row(0))}) == 1
+
+
+def _refused(job: Job, plan: Plan) -> dict[str, str]:
     """Why PaddleNLP cannot run the plan at all."""
     found: dict[str, str] = {}
     if plan.pp > 1 and plan.zero_stage >= 2:
@@ -46,6 +53,10 @@ def _refused(plan: Plan) -> dict[str, str]:
         found["schedule"] = f"pipelines run 1F1B, not {word('schedule', plan.schedule)}"
     if int(plan.precision) not in (*_16_BIT, int(Precision.FP32)):
         found["precision"] = "arithmetic is bf16, fp16 or fp32"
+    if plan.ep not in (1, int(plan.dp)):
+        found["ep"] = "experts are spread over all data-parallel ranks, or not at all"
+    if plan.pp > 1 and not _is_even(job):
+        found["layout"] = "a pipeline's stages hold equal numbers of layers"
     gathered = int(ContextParallel.ALL_GATHER)
     if plan.cp > 1 and plan.context_parallel == gathered:
         found["context_parallel"] = "sequences are shared over heads or in a ring"
@@ -58,6 +69,8 @@ def _mesh(plan: Plan) -> dict[str, Any]:
         "pipeline_parallel_degree": int(plan.pp),
         "sequence_parallel": bool(plan.sequence_parallel),
     }
+    if plan.ep > 1:
+        settings["use_expert_parallel"] = True
     if plan.vpp > 1:
         settings["virtual_pp_degree"] = int(plan.vpp)
     if plan.cp > 1:
@@ -72,6 +85,10 @@ def _mesh(plan: Plan) -> dict[str, Any]:
     settings["sharding_parallel_degree"] = max(int(plan.dp) // max(replicas, 1), 1)
     settings["data_parallel_degree"] = replicas
     return settings
+
+
+def _adapters(plan: Plan) -> dict[str, Any]:
+    return {"lora": True, "lora_rank": int(plan.lora_rank)} if plan.lora_rank else {}
 
 
 def _batch(job: Job, plan: Plan) -> dict[str, Any]:

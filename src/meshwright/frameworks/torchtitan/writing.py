@@ -111,6 +111,8 @@ def _refused(job: Job, plan: Plan, version: str) -> dict[str, str]:
     if plan.ep > 1 and plan.etp not in allowed:
         choices = " or ".join(str(x) for x in sorted(set(allowed)))
         found["etp"] = f"experts have tensor parallelism {choices}"
+    if plan.lora_rank:
+        found["lora_rank"] = "adapters came with 0.3, where a recipe's converters add them"
     if plan.precision == int(Precision.FP16):
         found["precision"] = "mixed precision is bf16 only"
     if plan.precision == int(Precision.NVFP4) and release(version) < (0, 3):
@@ -129,7 +131,7 @@ def _schedule(plan: Plan) -> str | None:
 def _model(job: Job, *, modern: bool) -> dict[str, Any]:
     found = models.registered(job.model.name)
     if found is None:
-        return {}
+        return {} if modern else {"model.name": job.model.name, "model.flavor": "registered here"}
     family, size = found
     if not modern:
         return {"model.name": family, "model.flavor": size}
@@ -173,7 +175,8 @@ def _training(job: Job, plan: Plan, *, modern: bool) -> dict[str, Any]:
 
 def _mesh(plan: Plan, *, modern: bool) -> dict[str, Any]:
     """Degrees; `dp_replicate` divides the data-parallel ranks."""
-    replicate = int(plan.dp) if plan.zero_stage == 0 and plan.cp == 1 else int(plan.dp_replicate)
+    alone = plan.cp == plan.tp == plan.pp == 1  # replicas without shards take no other axis
+    replicate = int(plan.dp) if plan.zero_stage == 0 and alone else int(plan.dp_replicate)
     replicate = replicate if plan.dp % max(replicate, 1) == 0 else 1
     p = "parallelism."
     settings: dict[str, Any] = {

@@ -174,8 +174,7 @@ def _megatron(m: Meanings, names: Names) -> None:
     )
     m.give("ulysses", 1)
     m.give("param_bytes", 2)
-    m.give("grad_bytes", 4)
-    m.give("reduce_bytes", 4)
+    _gradients(m, names.megatron + "override_ddp_config.")
     m.give("master_weights", True)
     method, layers = m.value("recompute_method"), m.value("recompute_num_layers")
     if m.value("recompute") is None:
@@ -188,6 +187,15 @@ def _megatron(m: Meanings, names: Names) -> None:
     if _world(m):
         others = m.count("tp") * m.count("pp") * m.count("cp")
         m.follow("dp", max((_world(m) or 1) // others, 1), "gpus_per_node", "num_nodes")
+
+
+def _gradients(m: Meanings, ddp: str) -> None:
+    """Width and overlap: verl/utils/megatron_utils.py sums in fp32 and overlaps nothing."""
+    wide = m.field(ddp + "grad_reduce_in_fp32")
+    for variable in ("grad_bytes", "reduce_bytes"):
+        m.give(variable, 2 if wide is False else 4, ddp + "grad_reduce_in_fp32")
+    for variable in ("overlap_grad_reduce", "overlap_param_gather"):
+        m.give(variable, m.field(ddp + variable) is True, ddp + variable)
 
 
 _MODULES = {

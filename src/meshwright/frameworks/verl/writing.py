@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.framework import Expressed, framework
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.frameworks.megatron_lm.layout import written_layout
 from meshwright.frameworks.verl.meaning import ACTOR, MODEL, ROLLOUT
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule, Schedule
+from meshwright.plan.stages import chunk_layers
 from meshwright.plan.words import word
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def express(job: Job, version: str) -> Expressed:
     refused = _refused(plan, fsdp=sharded)
     settings = {
         **_batch(job, plan),
-        **(_fsdp(plan, job) if sharded else _megatron(plan)),
+        **(_fsdp(plan, job) if sharded else _megatron(job, plan)),
     }
     own = framework("verl")
     gone = unsaid(own, version, settings, job, but_not=refused)
@@ -107,7 +109,7 @@ def _fsdp(plan: Plan, job: Job) -> dict[str, Any]:
     return settings
 
 
-def _megatron(plan: Plan) -> dict[str, Any]:
+def _megatron(job: Job, plan: Plan) -> dict[str, Any]:
     m = ACTOR + "megatron."
     settings: dict[str, Any] = {
         ACTOR + "strategy": "megatron",
@@ -119,9 +121,40 @@ def _megatron(plan: Plan) -> dict[str, Any]:
         m + "sequence_parallel": bool(plan.sequence_parallel),
         m + "use_distributed_optimizer": bool(plan.zero_stage),
     }
-    if plan.vpp > 1 and plan.pp > 1:
+    ddp = m + "override_ddp_config."
+    if plan.grad_bytes == _NARROW:
+        settings[ddp + "grad_reduce_in_fp32"] = False
+    for name in ("overlap_grad_reduce", "overlap_param_gather"):
+        if getattr(plan, name) and plan.dp * plan.cp > 1:
+            settings[ddp + name] = True
+    inner = m + "override_transformer_config."
+    return settings | _stages(job, plan, m) | _recompute(plan, inner)
+
+
+def _stages(job: Job, plan: Plan, m: str) -> dict[str, Any]:
+    """Virtual stages, and layers of the ends or of every stage where they are not equal."""
+    if plan.pp == 1:
+        return {}
+    inner = m + "override_transformer_config."
+    settings: dict[str, Any] = {}
+    ends = {"first": int(plan.first_stage_layers), "last": int(plan.last_stage_layers)}
+    slots = {
+        "account_for_embedding_in_pipeline_split": bool(plan.embedding_in_split),
+        "account_for_loss_in_pipeline_split": bool(plan.loss_in_split),
+    }
+    chunks = [int(n) for n in chunk_layers(job.model, plan)]
+    even = len({*chunks}) == 1
+    if not even and plan.layout is None and (any(ends.values()) or any(slots.values())):
+        for end, count in ends.items():
+            if count:
+                settings[f"{inner}num_layers_in_{end}_pipeline_stage"] = count
+        settings |= {inner + name: True for name, on in slots.items() if on}
+    elif not even:
+        mtp = sum(run.count for run in job.model.mtp)
+        return {inner + "pipeline_model_parallel_layout": written_layout(chunks, mtp=mtp)}
+    if plan.vpp > 1:
         settings[m + "virtual_pipeline_model_parallel_size"] = int(plan.vpp)
-    return settings | _recompute(plan, m + "override_transformer_config.")
+    return settings
 
 
 def _recompute(plan: Plan, prefix: str) -> dict[str, Any]:

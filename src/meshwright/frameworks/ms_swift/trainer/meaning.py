@@ -73,7 +73,7 @@ def _tuning(m: Meanings) -> None:
         m,
         rank=rank if isinstance(rank, int) else DEFAULT_RANK,
         targets="all" if target is None or "all-linear" in target else target,
-        bits=bits if isinstance(bits, int) and bits > 0 else 0,
+        bits=int(bits) if str(bits).isdecimal() else 0,
         names=_LORA,
     )
 
@@ -86,7 +86,7 @@ def _data(m: Meanings) -> None:
     every = m.value("save_steps")
     if isinstance(every, int | float) and every >= 1:
         m.follow("checkpoint_interval_steps", int(every), "save_steps")
-    m.follow("masked_loss", True)
+    m.follow("masked_loss", not any(p.split()[-1:] == ["pt"] for p in m.config.programs))
 
 
 def _arguments(m: Meanings) -> Arguments:

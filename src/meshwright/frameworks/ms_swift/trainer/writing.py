@@ -20,6 +20,7 @@ from meshwright.frameworks.hugging_face.writing import (
     zero_inline,
 )
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.frameworks.ms_swift.launched import launch_by_environment
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -41,11 +42,16 @@ def express(job: Job, version: str) -> Expressed:
     gone = {name: pair for name, pair in gone.items() if name not in refused}
     return Expressed(
         settings=settings,
-        launch=launch_of(job),
+        launch=launch_by_environment(launch_of(job)),
         lost=lost(gone, REASONS, own.title),
         refused=refused,
-        program="swift sft",
+        program="swift sft" if _masks(job, plan) else "swift pt",
     )
+
+
+def _masks(job: Job, plan: Plan) -> bool:
+    """Whether answers alone are trained on, rather than every token."""
+    return bool(job.workload.recipe.masked_loss or plan.lora_rank)
 
 
 def _trained(job: Job, plan: Plan) -> dict[str, Any]:
@@ -59,6 +65,8 @@ def _trained(job: Job, plan: Plan) -> dict[str, Any]:
         "attn_impl": "flash_attn" if plan.flash_attention else "eager",
         "optim": optimizer_name(plan),
     }
+    if half_of(plan):
+        settings[half_of(plan)] = True
     if plan.fused_loss:
         settings["use_liger_kernel"] = True
     if plan.compile:
