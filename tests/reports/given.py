@@ -125,7 +125,17 @@ def model_of(stated: Any) -> str | Mapping[str, Any] | None:
     name = re.split(r"[(,:]", stated)[0].strip()
     if {"layers", "hidden"} <= set(dimensions):
         return _by_dimensions({"name": name, **dimensions})
-    return preset_of(name) or _by_size(stated)
+    preset = preset_of(name)
+    if preset is not None and not _is_as_stated(preset, dimensions):
+        return None
+    return preset or _by_size(stated)
+
+
+def _is_as_stated(preset: str, dimensions: Mapping[str, int]) -> bool:
+    """Whether a preset has the depth and the width that a text states."""
+    model = load(preset)
+    own = {"layers": model.num_hidden_layers, "hidden": model.hidden_size}
+    return all(dimensions.get(name, size) == size for name, size in own.items())
 
 
 def dimensions_in(text: str) -> dict[str, int]:
@@ -444,6 +454,7 @@ PACKAGES = {  # by what people call them; the package whose version is meant
     "torch": "torch",
     "transformers": "transformers",
     "accelerate": "accelerate",
+    "trl": "trl",
     "deepspeed": "deepspeed",
     "nccl": "nccl",
 }

@@ -236,11 +236,31 @@ def _layers(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
     if layers is None:
         return found
     found |= {"num_layers": layers, "layers_per_stage": layers / max(int(plan.pp), 1)}
+    return {**found, "layers_built": _layers_built(reading, drafted, layers)}
+
+
+_WHOLE_DIVISIONS = ("megatron", "mindspeed")  # stacks that cut what does not divide
+
+
+def _layers_built(reading: Reading, drafted: Drafted, layers: int) -> int | None:
+    """Layers that whole divisions leave, which is what Megatron builds where it does not refuse.
+
+    None where all are built, unless they are counted in chunks.
+    """
+    plan, pp = drafted.job.plan, max(int(drafted.job.plan.pp), 1)
     chunk = stated(reading, "num_layers_per_virtual_stage")
     if chunk is not None:
-        per_stage = layers // max(int(plan.pp), 1)
-        found["layers_built"] = per_stage // chunk * chunk * int(plan.pp)
-    return found
+        return layers // pp // chunk * chunk * pp
+    slots = bool(plan.embedding_in_split) or bool(plan.loss_in_split)
+    if plan.layout is not None or slots or reading.config.framework.stack not in _WHOLE_DIVISIONS:
+        return None
+    ends = [n for n in (int(plan.first_stage_layers), int(plan.last_stage_layers)) if n]
+    if ends and pp == 1:
+        return ends[0] if ends[0] != layers else None
+    between = max(pp - len(ends), 1)
+    unit = between * max(int(plan.vpp), 1)
+    built = sum(ends) + max(layers - sum(ends), 0) // unit * unit
+    return built if built != layers else None
 
 
 def valid_tp(job: Job) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ _ALGORITHMS = {
     "hybrid_adaptive_cp_algo": "hierarchical",
     "kvallgather_cp_algo": "all-gather",
 }
+_LONGEST = 6  # digits of a number of layers
 _WORDS = {
     ContextParallel.RING: "megatron_cp_algo",
     ContextParallel.ULYSSES: "ulysses_cp_algo",
@@ -39,6 +40,7 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     given = dict(arguments.interpret(config, values))
     m = Meanings(config, {**values, **given})
     _schedule(m)
+    _split(m)
     _context(m)
     _memory(m)
     _model(m)
@@ -54,6 +56,15 @@ def _schedule(m: Meanings) -> None:
         m.follow("overlap_ep", True, "moe_fb_overlap")
     if m.value("moe_tp_extend_ep") and not m.stating("etp"):
         m.follow("etp", 1, "moe_tp_extend_ep")
+
+
+def _split(m: Meanings) -> None:
+    """A list of layers per stage is a layout, and an uneven split as Megatron has it."""
+    parts = [part.strip() for part in str(m.value("num_layer_list", "")).split(",")]
+    if not all(part.isdecimal() and len(part) < _LONGEST for part in parts):
+        return
+    m.follow("layout", [int(part) for part in parts], "num_layer_list")
+    m.follow("uneven_pipeline", True, "num_layer_list")
 
 
 def _context(m: Meanings) -> None:

@@ -121,8 +121,8 @@ def sharp_has_no_group(k: Knobs) -> bool:
     source=sources.ARGUMENTS,
     consequence='AssertionError: "Using tensor model parallelism or context parallelism require '
     'setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS to 1"',
-    says="tp {tp}, cp {cp} with CUDA_DEVICE_MAX_CONNECTIONS {cuda_device_max_connections} before "
-    "Blackwell",
+    says="tensor parallelism tp {tp} (sequence_parallel {sequence_parallel}), context parallelism "
+    "cp {cp} with CUDA_DEVICE_MAX_CONNECTIONS {cuda_device_max_connections} before Blackwell",
     suggest={"cuda_device_max_connections": 1},
 )
 def kernels_start_in_any_order(k: Knobs) -> bool:

@@ -17,10 +17,10 @@ COMMANDS = ("megatron-lm", "ms-swift-megatron")  # others have recipes, or turn 
 
 
 def _is_split_by_hand(k: Knobs) -> bool:
-    """Whether stages are written out: by first or last stage, a layout or a hybrid pattern."""
+    """Whether stages are written out: by the ends, a layout, a list or a hybrid pattern."""
     ends = k.get("first_stage_layers") or k.get("last_stage_layers")
     written = k.get("pipeline_layout") is not None or k.get("hybrid_layer_pattern") is not None
-    return bool(ends or written)
+    return bool(ends or written or k.get("num_layer_list"))
 
 
 def _slots(k: Knobs) -> int:
