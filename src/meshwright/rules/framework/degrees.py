@@ -8,6 +8,11 @@ if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
 
 
+def degree(k: Knobs, name: str) -> int:
+    """A degree of the mesh; one that is not stated, 0 or -1 counts as 1."""
+    return max(int(k.get(name) or 1), 1)
+
+
 def data_parallel(k: Knobs) -> int:
     """Ranks that read different data: as stated, or the GPUs left over by tp, pp and cp."""
     stated = k.get("dp")
@@ -18,8 +23,7 @@ def data_parallel(k: Knobs) -> int:
 
 def model_ranks(k: Knobs) -> int:
     """Ranks that work on the same samples, tp * pp * cp (Ulysses counts as cp)."""
-    sequence = max(int(k.get("cp") or 1), int(k.get("ulysses") or 1))
-    return int(k.get("tp") or 1) * int(k.get("pp") or 1) * sequence
+    return degree(k, "tp") * degree(k, "pp") * max(degree(k, "cp"), degree(k, "ulysses"))
 
 
 def runs_deepspeed(k: Knobs) -> bool:

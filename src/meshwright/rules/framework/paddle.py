@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
+from meshwright.rules.framework.degrees import degree
 from meshwright.rules.nearest import divisors
 
 if TYPE_CHECKING:
@@ -25,18 +26,14 @@ _PRUNED = "the tuner prunes the plan"
 LARGEST_TP = 8
 
 
-def _degree(k: Knobs, name: str) -> int:
-    return max(int(k.get(name) or 1), 1)
-
-
 def _replicas(k: Knobs) -> int:
     """Data-parallel ranks beside the sharding axis."""
     stated = k.get("paddle_dp")
-    return max(int(stated), 1) if stated else _degree(k, "dp")
+    return max(int(stated), 1) if stated else degree(k, "dp")
 
 
 def _local_batch(k: Knobs) -> int:
-    return int(k.global_batch_size) // (_replicas(k) * _degree(k, "sharding_degree"))
+    return int(k.global_batch_size) // (_replicas(k) * degree(k, "sharding_degree"))
 
 
 @demand(
@@ -71,7 +68,7 @@ def _(k: Knobs) -> Mapping[str, Any]:
 
 
 def _gpus_of_degrees(k: Knobs) -> int:
-    return _replicas(k) * _degree(k, "sharding_degree") * _degree(k, "tp") * _degree(k, "pp")
+    return _replicas(k) * degree(k, "sharding_degree") * degree(k, "tp") * degree(k, "pp")
 
 
 @demand(
@@ -97,8 +94,8 @@ def sharding_is_an_axis(k: Knobs) -> bool:
 @sharding_is_an_axis.message
 def _(k: Knobs) -> str:
     return (
-        f"dp {_replicas(k)} * sharding {_degree(k, 'sharding_degree')} * tp {_degree(k, 'tp')} * "
-        f"pp {_degree(k, 'pp')} = {_gpus_of_degrees(k)}, not {k.num_gpus} GPUs"
+        f"dp {_replicas(k)} * sharding {degree(k, 'sharding_degree')} * tp {degree(k, 'tp')} * "
+        f"pp {degree(k, 'pp')} = {_gpus_of_degrees(k)}, not {k.num_gpus} GPUs"
     )
 
 
@@ -120,8 +117,8 @@ def pipeline_shards_optimizer_states(k: Knobs) -> bool:
     Fails: knobs(framework="paddlenlp 2.8", pp=2, zero_stage=2, sharding_degree=4)
     Passes: knobs(framework="paddlenlp 2.8", pp=2, zero_stage=1, sharding_degree=4)
     """
-    sharded = k.get("sharding_degree") is None or _degree(k, "sharding_degree") > 1
-    return _degree(k, "pp") > 1 and k.get("zero_stage", 0) in (2, 3) and sharded
+    sharded = k.get("sharding_degree") is None or degree(k, "sharding_degree") > 1
+    return degree(k, "pp") > 1 and k.get("zero_stage", 0) in (2, 3) and sharded
 
 
 @demand(
@@ -174,7 +171,7 @@ def tp_divides_every_size(k: Knobs) -> bool:
     Passes: knobs(framework="paddle 3.2", tp=8, hidden_size=4096, vocab_size=32000,
         num_attention_heads=32)
     """
-    return _degree(k, "tp") > 1 and bool(_uneven(k))
+    return degree(k, "tp") > 1 and bool(_uneven(k))
 
 
 @tp_divides_every_size.message
@@ -199,7 +196,7 @@ def interleaving_has_three_ranks(k: Knobs) -> bool:
     Fails: knobs(framework="paddle 3.2", vpp=2, pp=2)
     Passes: knobs(framework="paddle 3.2", vpp=2, pp=4)
     """
-    return _degree(k, "vpp") > 1 and _degree(k, "pp") <= 2
+    return degree(k, "vpp") > 1 and degree(k, "pp") <= 2
 
 
 @demand(
@@ -217,12 +214,12 @@ def degrees_are_among_the_candidates(k: Knobs) -> bool:
     Fails: knobs(framework="paddle 3.2", tp=1, pp=8, num_nodes=2)
     Passes: knobs(framework="paddle 3.2", tp=8, pp=2, num_nodes=2)
     """
-    return _degree(k, "tp") > LARGEST_TP or (k.num_nodes > 1 and _degree(k, "pp") > k.num_nodes)
+    return degree(k, "tp") > LARGEST_TP or (k.num_nodes > 1 and degree(k, "pp") > k.num_nodes)
 
 
 @degrees_are_among_the_candidates.message
 def _(k: Knobs) -> str:
-    return f"tp {_degree(k, 'tp')}, pp {_degree(k, 'pp')} on {k.num_nodes} nodes"
+    return f"tp {degree(k, 'tp')}, pp {degree(k, 'pp')} on {k.num_nodes} nodes"
 
 
 # What other frameworks run or only warn of
@@ -246,7 +243,7 @@ def interleaved_rounds_are_full(k: Knobs) -> bool:
     Fails: knobs(framework="paddle 3.2", vpp=2, pp=4, num_microbatches=6)
     Passes: knobs(framework="paddle 3.2", vpp=2, pp=4, num_microbatches=8)
     """
-    return _degree(k, "vpp") > 1 and _degree(k, "pp") > 1 and k.num_microbatches % k.pp != 0
+    return degree(k, "vpp") > 1 and degree(k, "pp") > 1 and k.num_microbatches % k.pp != 0
 
 
 @demand(
@@ -265,7 +262,7 @@ def every_stage_gets_a_micro_batch(k: Knobs) -> bool:
     Fails: knobs(framework="paddle 3.2", pp=4, num_microbatches=2)
     Passes: knobs(framework="paddle 3.2", pp=4, num_microbatches=4)
     """
-    return _degree(k, "pp") > 1 and bool(k.num_microbatches < k.pp)
+    return degree(k, "pp") > 1 and bool(k.num_microbatches < k.pp)
 
 
 @demand(
@@ -284,4 +281,4 @@ def layers_divide_over_stages(k: Knobs) -> bool:
     Fails: knobs(framework="paddle 3.2", num_hidden_layers=30, pp=4)
     Passes: knobs(framework="paddle 3.2", num_hidden_layers=32, pp=4)
     """
-    return _degree(k, "pp") > 1 and k.num_hidden_layers % k.pp != 0
+    return degree(k, "pp") > 1 and k.num_hidden_layers % k.pp != 0

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand, set_to
+from meshwright.rules.framework.degrees import degree
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -18,10 +19,6 @@ _POST = "torchtitan torchtitan/trainer.py Trainer.Config.__post_init__ (0.3.0)"
 _DISPATCH = "torchtitan torchtitan/models/common/token_dispatcher.py"
 _SPECIAL = ("deepep", "hybridep", "minimal_async")
 _EVEN = ("hybridep", "minimal_async")
-
-
-def _degree(k: Knobs, name: str) -> int:
-    return int(k.get(name) or 1)
 
 
 def _compiles_model(k: Knobs) -> bool:
@@ -131,13 +128,13 @@ def types_are_checked_without_stages(k: Knobs) -> bool:
     if not k.spmd_typechecking:
         return False
     flex = k.get("attention_backend") == "flex"
-    return _degree(k, "pp") > 1 or (k.get("ac_mode") == "selective" and flex)
+    return degree(k, "pp") > 1 or (k.get("ac_mode") == "selective" and flex)
 
 
 @types_are_checked_without_stages.message
 def _(k: Knobs) -> str:
     return (
-        f"spmd_typechecking with pp {_degree(k, 'pp')}, activation checkpointing "
+        f"spmd_typechecking with pp {degree(k, 'pp')}, activation checkpointing "
         f"{k.get('ac_mode')}, attention {k.get('attention_backend')}"
     )
 
@@ -163,7 +160,7 @@ def graphs_have_one_stage(k: Knobs) -> bool:
     Fails: knobs(framework="torchtitan 0.3", cuda_graph=True, pp=2)
     Passes: knobs(framework="torchtitan 0.3", cuda_graph=False, pp=2)
     """
-    return bool(k.get("cuda_graph", False)) and _degree(k, "pp") > 1
+    return bool(k.get("cuda_graph", False)) and degree(k, "pp") > 1
 
 
 @graphs_have_one_stage.message
@@ -193,7 +190,7 @@ def graphs_dispatch_without_the_host(k: Knobs) -> bool:
     Passes: knobs(framework="torchtitan 0.3", cuda_graph=False, ep=8)
     Passes: knobs(framework="torchtitan 0.3", cuda_graph=True, ep=8, ep_backend="minimal_async")
     """
-    if not k.get("cuda_graph", False) or _degree(k, "ep") == 1:
+    if not k.get("cuda_graph", False) or degree(k, "ep") == 1:
         return False
     backend = k.get("ep_backend") or "standard"
     fixed = backend == "hybridep" and k.get("non_blocking_capacity_factor") is not None
@@ -232,15 +229,15 @@ def special_dispatch_has_ranks_and_even_tokens(k: Knobs) -> bool:
     backend = k.get("ep_backend")
     if backend not in _SPECIAL:
         return False
-    ranks = _degree(k, "cp") * _degree(k, "tp")
-    return _degree(k, "ep") == 1 or bool(backend in _EVEN and k.seq_len % ranks)
+    ranks = degree(k, "cp") * degree(k, "tp")
+    return degree(k, "ep") == 1 or bool(backend in _EVEN and k.seq_len % ranks)
 
 
 @special_dispatch_has_ranks_and_even_tokens.message
 def _(k: Knobs) -> str:
     return (
-        f"dispatcher = {k.ep_backend} with ep {_degree(k, 'ep')}, seq_len {k.get('seq_len')} over "
-        f"cp {_degree(k, 'cp')} * tp {_degree(k, 'tp')}"
+        f"dispatcher = {k.ep_backend} with ep {degree(k, 'ep')}, seq_len {k.get('seq_len')} over "
+        f"cp {degree(k, 'cp')} * tp {degree(k, 'tp')}"
     )
 
 
@@ -321,7 +318,7 @@ def context_parallel_knows_the_kernel(k: Knobs) -> bool:
     Fails: knobs(framework="torchtitan 0.3", cp=2, attention_backend="varlen")
     Passes: knobs(framework="torchtitan 0.3", cp=2, attention_backend="flex")
     """
-    return _degree(k, "cp") > 1 and k.get("attention_backend") == "varlen"
+    return degree(k, "cp") > 1 and k.get("attention_backend") == "varlen"
 
 
 @context_parallel_knows_the_kernel.message
