@@ -76,3 +76,22 @@ def test_tensor_parallelism_beyond_a_node_takes_the_network() -> None:
     assert numbers["estimate_off_by"] == 12
     inside, _ = _judged(stated, tp=8, num_gpus=16, gpus_per_node=8)
     assert inside == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "codes"),
+    [
+        ({"throughput_tflops_per_gpu": 420, "peak_tflops": 1979}, ["CFG215"]),
+        ({"throughput_tflops_per_gpu": 420, "peak_tflops": 989}, []),
+        ({"tflops": 420, "claimed_mfu": 0.212}, ["CFG216"]),
+        ({"tflops": 420, "mfu_pct": 42.5}, []),
+        ({"tflops": 420}, []),
+    ],
+)
+def test_utilization_is_reckoned_with_the_dense_peak(
+    settings: dict[str, Any], codes: list[str]
+) -> None:
+    found, numbers = _judged(settings, gpu_name="H100", precision="bf16")
+    assert [f.code for f in found] == codes
+    if codes == ["CFG216"]:
+        assert numbers["mfu"] == pytest.approx(420 / 989, rel=0.01)

@@ -1,7 +1,7 @@
-"""What a file claims of memory or bandwidth, against what is computed: direction and factor.
+"""What a file claims of memory, bandwidth or speed, against what is computed: by which factor.
 
 Planners' and calculators' inputs state bytes a parameter, a rule for activations, bandwidths, or a
-result. A statement that is off by more than a tenth is a finding (CFG211 to CFG214). Settings are
+result. A statement that is off by more than a tenth is a finding (CFG211 to CFG216). Settings are
 known by their names' words, since such files belong to no framework; a rule is read as a product
 of numbers and names, never evaluated as code.
 """
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.rules.costed import activation_bytes, is_laid
+from meshwright.rules.estimate import peak_flops
 from meshwright.rules.predicted import GIB
 
 if TYPE_CHECKING:
@@ -30,7 +31,14 @@ _PER_PARAMETER = re.compile(r"bytes?_per_param(?:eter)?s?(?:_|\.|$)")
 _INTRA = re.compile(r"(?:intra|inner)_?node\w*(?:bandwidth|bw)\w*|nvlink_(?:bandwidth|bw)\w*")
 _INTER = re.compile(r"(?:inter|outer)_?node\w*(?:bandwidth|bw)\w*|network_(?:bandwidth|bw)\w*")
 _RULE = re.compile(r"(?:^|[_.])(?:rule|formula|estimate|rule_of_thumb)$")
-_CLAIM = re.compile(r"(?:estimat|predict|claim)\w*_(?:peak_|memory_)*(gib|gb)$")
+_CLAIM = re.compile(
+    r"(?:estimat|predict|claim|theoretical|calculat)\w*?_(?:peak_|memory_|mem_|total_|gpu_)*"
+    r"(gib|gb|mib|mb)(?:_per_(?:gpu|device|card|rank))?$"
+)
+_PER_GIB = {"gib": 1.0, "gb": 1e9 / GIB, "mib": 1 / 1024, "mb": 1e6 / GIB}
+_PEAK_RATE = re.compile(r"(?:peak|theoretical)_(?:t?flops?)\w*$")
+_RATE = re.compile(r"(?<!peak_)(?<!theoretical_)(?:\b|_)tflops?(?:_per_s)?(?:_per_gpu|_gpu)?$")
+_MFU = re.compile(r"(?:^|[_.])mfu(?:_(pct|percent))?$")
 _FACTOR = re.compile(r"\s*(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*")
 _WIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*bytes?(?:\s+(?:each|per))?")
 _MOST_FACTORS = 20
@@ -72,6 +80,8 @@ def claims(reading: Reading, drafted: Drafted, known: Mapping[str, Figure]) -> t
         _activations(stated, drafted),
         _bandwidth(stated, drafted),
         _peak(stated, known),
+        _peak_rate(stated, drafted),
+        _utilization(stated, drafted),
     )
     return tuple(claim for claim in found if claim is not None)
 
@@ -84,6 +94,9 @@ def claim_findings(found: Iterable[Claim]) -> tuple[Finding, ...]:
 def claim_figures(found: Sequence[Claim]) -> dict[str, Figure]:
     """What is claimed, and by which factor the worst claim is off."""
     named: dict[str, Figure] = {f"stated_{c.what.replace(' ', '_')}": c.stated for c in found}
+    for claim in found:
+        if claim.code == "CFG216":
+            named["mfu"] = claim.computed
     worst = max((c.factor for c in found), default=None)
     return named if worst is None else {**named, "estimate_off_by": worst}
 
@@ -252,7 +265,7 @@ def _peak(settings: tuple[Setting, ...], known: Mapping[str, Figure]) -> Claim |
             continue
         return Claim(
             code="CFG214",
-            stated=stated if named[1] == "gib" else stated * 1e9 / GIB,
+            stated=stated * _PER_GIB[named[1]],
             computed=float(peak),
             unit="GiB",
             what="peak GiB",
@@ -261,3 +274,53 @@ def _peak(settings: tuple[Setting, ...], known: Mapping[str, Figure]) -> Claim |
             settings=(setting,),
         )
     return None
+
+
+def _peak_rate(settings: tuple[Setting, ...], drafted: Drafted) -> Claim | None:
+    """The peak rate that a utilization is reckoned with, against the GPU's dense one."""
+    found, dense = _numbers(settings, _PEAK_RATE), _dense_tflops(drafted)
+    if not found or dense is None:
+        return None
+    setting, stated = found[0]
+    return Claim(
+        code="CFG215",
+        stated=stated / 1e12 if stated > _NO_TFLOPS else stated,
+        computed=dense,
+        unit="TFLOP/s",
+        what="peak rate",
+        because="Data sheets also give a rate for weights of 2:4 sparsity, twice the dense one; "
+        "training does not use it.",
+        settings=(setting,),
+    )
+
+
+def _utilization(settings: tuple[Setting, ...], drafted: Drafted) -> Claim | None:
+    """A claimed utilization, against the rate that stands beside it over the dense peak."""
+    rates, dense = _numbers(settings, _RATE), _dense_tflops(drafted)
+    for setting in settings:
+        named = _MFU.search(_name(setting))
+        stated = _total(setting.value) if named else None
+        if named is None or stated is None or not rates or dense is None:
+            continue
+        return Claim(
+            code="CFG216",
+            stated=stated / 100 if named[1] or stated > 1 else stated,
+            computed=rates[0][1] / dense,
+            unit="of the peak",
+            what="utilization",
+            because=f"{_number(rates[0][1])} TFLOP/s of the {_number(dense)} that "
+            f"{drafted.job.cluster.gpu.name} reaches on dense products in this precision.",
+            settings=(setting, rates[0][0]),
+        )
+    return None
+
+
+_NO_TFLOPS = 1e6  # a larger number counts FLOP/s
+
+
+def _dense_tflops(drafted: Drafted) -> float | None:
+    """Dense peak of the job's device in its precision; None where it is not known."""
+    if "gpu" in drafted.missing:
+        return None
+    peak = float(peak_flops(drafted.job))
+    return peak / 1e12 if peak > 0 else None
