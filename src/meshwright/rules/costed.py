@@ -13,7 +13,7 @@ from meshwright.cost.memory import memory
 from meshwright.cost.memory.moments import moments
 from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.rules.estimate import total_parameters
-from meshwright.rules.predicted import GIB, SAFE_SHARE
+from meshwright.rules.predicted import GIB, SAFE_HOST_SHARE, SAFE_SHARE
 from meshwright.rules.same import Alike
 
 if TYPE_CHECKING:
@@ -191,6 +191,10 @@ def fit_of(job: Job) -> str:
         return "no"
     if any(m.host_bytes > host_room for m in certain):
         return "no"
+    plan = job.plan
+    away = float(np.max(plan.offload_optimizer)) > 0 or bool(np.any(plan.offload_params))
+    if away and any(m.host_bytes > SAFE_HOST_SHARE * host_room for m in certain):
+        return "tight"
     return "yes" if float(used.required_bytes) <= SAFE_SHARE * room else "tight"
 
 

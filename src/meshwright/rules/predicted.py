@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 EVERY_FIELD = tuple(f.name for f in fields(Plan))  # a prediction depends on the whole plan
 GIB = 2.0**30
 FULL_SHARE = 1.0  # of the device's memory: the estimate itself does not fit
+SAFE_HOST_SHARE = 0.75  # of the host's: pinned buffers are rounded up, loaders take their part
 SAFE_SHARE = 0.95  # the bound of the estimate leaves this little to what it does not know
 _STATES = ("weights", "gradients", "optimizer", "weights.fp8_copies")
 

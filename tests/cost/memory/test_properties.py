@@ -187,12 +187,16 @@ def test_offload_moves_bytes_to_the_host() -> None:
     assert float(there.host_bytes) - float(here.host_bytes) == pytest.approx(8 * moved)
 
 
-@pytest.mark.parametrize(("weights", "bytes_per_parameter"), [(False, 16), (True, 18)])
+@pytest.mark.parametrize(("weights", "bytes_per_parameter"), [(False, 18), (True, 20)])
 def test_the_host_holds_what_zero_offload_puts_there(
     weights: bool, bytes_per_parameter: int
 ) -> None:
-    """DeepSpeed's own estimate, runtime/zero/stage3.py estimate_zero3_model_states_mem_needs."""
-    plan = Plan(dp=8, zero_stage=3, offload_optimizer=1.0, offload_params=weights)
+    """16 or 18 B by DeepSpeed's own estimate (estimate_zero3_model_states_mem_needs).
+
+    It leaves out the partition of 16-bit gradients, stage3.py grad_partitions_flat_buffer, which
+    lies on the device of the optimizer.
+    """
+    plan = Plan(dp=8, zero_stage=3, grad_bytes=2, offload_optimizer=1.0, offload_params=weights)
     held = float(memory(job(llama(8), plan)).terms["memory.stage0.host"])
     shard = float(operands_of(job(llama(8), plan), 0)["parameters"]) / 8
     assert held == pytest.approx(bytes_per_parameter * shard)
@@ -245,3 +249,21 @@ def test_lora_trains_little_and_qlora_stores_less() -> None:
     trained = lora["memory.stage0.gradients"] / full["memory.stage0.gradients"]
     assert 0.003 < float(trained) < 0.01  # 41.9 million adapters of 8.03 billion
     assert float(four["memory.stage0.weights"]) < 0.3 * float(lora["memory.stage0.weights"])
+
+
+def test_gradients_of_stage_three_lie_where_the_optimizer_does() -> None:
+    """DeepSpeed runtime/zero/stage3.py: grad_partitions_flat_buffer on `self.device`."""
+    here = memory(job(llama(8), Plan(dp=8, zero_stage=3)))
+    there = memory(job(llama(8), Plan(dp=8, zero_stage=3, offload_optimizer=1.0)))
+    assert float(here.terms["memory.stage0.gradients"]) > 0
+    assert float(there.terms["memory.stage0.gradients"]) == 0
+
+
+def test_a_packed_base_is_offloaded_as_packed() -> None:
+    packed = Plan(dp=2, zero_stage=3, lora_rank=8, base_weight_bits=4, offload_params=True)
+    wide = Plan(dp=2, zero_stage=3, lora_rank=8, offload_params=True)
+    few, many = (
+        float(memory(job(llama(8), plan)).terms["memory.stage0.host"]) for plan in (packed, wide)
+    )
+    assert few < 0.35 * many
+    assert float(memory(job(llama(8), packed)).terms["memory.stage0.weights"]) < few

@@ -11,9 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.cost.memory.meanings import operands_by_rank
 from meshwright.cost.memory.stack import memory_stack
-from meshwright.cost.memory.states import optimizer_state_bytes
+from meshwright.cost.memory.states import frozen_bytes, optimizer_state_bytes
 from meshwright.cost.memory.total import HOST_BYTES_PER_RANK, memory
 from meshwright.model.count import parameters
 
@@ -111,7 +113,14 @@ def lifecycle(job: Job) -> Lifecycle:
         changes["save"] = "full" if loading.checkpoint_gathered else "sharded"
     if loading.checkpoint_async is not None:
         changes["save_async"] = loading.checkpoint_async
-    return replace(habits, **changes)  # type: ignore[arg-type]
+    found = replace(habits, **changes)  # type: ignore[arg-type]
+    return found if not np.any(job.plan.base_weight_bits) else _packed(found, job)
+
+
+def _packed(habits: Lifecycle, job: Job) -> Lifecycle:
+    """A quantized base is packed tensor by tensor as it is read, and saved as it is packed."""
+    width = float(np.max(frozen_bytes(job)))
+    return replace(habits, build_bytes=width, save_bytes=width)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

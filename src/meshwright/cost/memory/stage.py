@@ -83,6 +83,11 @@ class Parameters:
     trained: tuple[Any, Any]
     blocks: Any  # of the blocks alone, dense and expert together
 
+    @property
+    def frozen(self) -> tuple[Any, Any]:
+        """Those that do not train, dense and expert."""
+        return self.all[0] - self.trained[0], self.all[1] - self.trained[1]
+
     def weighed(self, rate: tuple[Any, Any]) -> Any:
         """Bytes of the trained parameters at a rate per parameter."""
         return self.trained[0] * rate[0] + self.trained[1] * rate[1]
@@ -123,7 +128,8 @@ def stage_memory_of(
     moments = _moments(job, states, kept, transients, flight=flight, activations=activations)
     offloaded = flight * kept.blocks - activations
     hosted = parameters.weighed(rates.hosted) + offloaded
-    hosted = hosted + _pair(*parameters.all, rates.hosted_weight)
+    hosted = hosted + parameters.weighed(rates.hosted_weight)
+    hosted = hosted + _pair(*parameters.frozen, rates.hosted_frozen)
     del states["resident_gradients"], transients["beside"]
     return StageMemory(
         **states,
@@ -214,8 +220,7 @@ def _recomputed(job: Job, layers: LayerBytes, stage: StageLayers) -> tuple[Any, 
 
 def _states(job: Job, p: Parameters, rates: Rates, stack: MemoryStack) -> dict[str, Any]:
     """Resident bytes: weights, gradients, optimizer, 8-bit copies, workspace."""
-    frozen = tuple(a - t for a, t in zip(p.all, p.trained, strict=True))
-    weights = p.weighed(rates.weight) + frozen[0] * rates.frozen[0] + frozen[1] * rates.frozen[1]
+    weights = p.weighed(rates.weight) + _pair(*p.frozen, rates.frozen)
     gradients = p.weighed(rates.gradient)
     accumulates = num_microbatches(job) > 1
     resident = gradients if stack.persistent_grads else np.where(accumulates, gradients, 0.0)

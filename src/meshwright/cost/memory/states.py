@@ -37,8 +37,8 @@ class Rates:
     """Bytes a parameter takes on a rank, columns over the plan; dense and expert apart.
 
     `weight` of a trained and `frozen` of an untrained parameter, `gradient`, `optimizer` on the
-    device and `hosted` of the optimizer on the host with its gradients, `hosted_weight` of weights
-    kept there (trained or not), `gathered` of a parameter gathered for use
+    device and `hosted` of the optimizer on the host with its gradients, `hosted_weight` of trained
+    and `hosted_frozen` of untrained weights kept there, `gathered` of a parameter gathered for use
     (0 where weights are not sharded), `reduced` of a layer's gradients on their way, `moment` of
     one tensor of the optimizer, `shard` the number of parameters in the optimizer's shard per
     parameter, `fp8_copy` of a matrix weight's 8-bit copies.
@@ -50,6 +50,7 @@ class Rates:
     optimizer: tuple[Any, Any]
     hosted: tuple[Any, Any]
     hosted_weight: tuple[Any, Any]
+    hosted_frozen: tuple[Any, Any]
     gathered: tuple[Any, Any]
     reduced: tuple[Any, Any]
     moment: tuple[Any, Any]
@@ -66,29 +67,40 @@ def rates(job: Job) -> Rates:
         tuple(np.where(zero >= stage, g, 1) for g in groups) for stage in (1, 2, 3)
     )
     resident = np.where(plan.offload_params, 0.0, plan.param_bytes)
-    base = np.where(
-        np.asarray(plan.base_weight_bits) > 0,
-        np.asarray(plan.base_weight_bits) / 8 * NF4_OVERHEAD,
-        resident,
-    )
+    base = frozen_bytes(job)
     state, share = optimizer_state_bytes(job), np.asarray(plan.offload_optimizer)
     on_device = state * (1.0 - share)
     away = np.where(plan.offload_params, plan.param_bytes, 0.0)
+    gradient_away = (zero >= 3) & (share > 0)  # its partition lies where the optimizer does
     compute = np.where(np.asarray(plan.precision) == int(Precision.FP32), 4.0, 2.0)
     sharded = tuple((zero >= 3) & (g > 1) for g in groups)
     return Rates(
         weight=_over(resident, by_weight),
-        frozen=_over(base, by_weight),
-        gradient=_over(plan.grad_bytes, by_gradient),
+        frozen=_over(np.where(plan.offload_params, 0.0, base), by_weight),
+        gradient=_over(np.where(gradient_away, 0.0, plan.grad_bytes), by_gradient),
         optimizer=_over(on_device, by_optimizer),
-        hosted=_over(state - on_device + HOST_GRADIENT * share, by_optimizer),
+        hosted=_over(
+            state
+            - on_device
+            + HOST_GRADIENT * share
+            + np.where(gradient_away, plan.grad_bytes, 0.0),
+            by_optimizer,
+        ),
         hosted_weight=_over(away, by_weight),
+        hosted_frozen=_over(np.where(plan.offload_params, base, 0.0), by_weight),
         gathered=(np.where(sharded[0], compute, 0.0), np.where(sharded[1], compute, 0.0)),
         reduced=_reduced(job, groups, compute),
         moment=_over(_temporary_bytes(job), by_optimizer),
         shard=_over(1.0, by_optimizer),
         fp8_copy=_fp8_copy(job),
     )
+
+
+def frozen_bytes(job: Job) -> Any:
+    """Bytes of a weight that does not train, packed where the base is quantized."""
+    plan = job.plan
+    bits = np.asarray(plan.base_weight_bits)
+    return np.where(bits > 0, bits / 8 * NF4_OVERHEAD, plan.param_bytes)
 
 
 def optimizer_state_bytes(job: Job) -> Any:

@@ -15,6 +15,7 @@ from meshwright.rules.environment import variable
 from meshwright.rules.predicted import (
     EVERY_FIELD,
     FULL_SHARE,
+    SAFE_HOST_SHARE,
     SAFE_SHARE,
     figure,
     gib,
@@ -134,6 +135,41 @@ def host_holds_offload(job: Job) -> Mask:
 def _(job: Job) -> str:
     needed = figure(job, "host_bytes")
     return f"{gib(needed)} a node on hosts of {gib(job.cluster.host.memory_bytes)}"
+
+
+@rule(
+    "CMP245",
+    "Host memory nearly full",
+    severity=Severity.WARNING,
+    section="6.2",
+    source="PyTorch aten/src/ATen/core/CachingHostAllocator.h: pinned buffers are rounded up to "
+    "powers of two (2.8)",
+    reads=EVERY_FIELD,
+    confidence="heuristic",
+    predictive=True,
+    implied_by=("CMP209",),
+)
+def host_has_headroom(job: Job) -> Mask:
+    """Pinned buffers are rounded up to powers of two, so that offload may take half as much again.
+
+    Loading, data workers and the page cache take their part of the host too.
+
+    Fails: plan(model="llama-3-8b", zero_stage=3, offload_optimizer=1.0, host_memory_bytes=9e10)
+    Passes: plan(model="llama-3-8b", zero_stage=3, offload_optimizer=1.0, host_memory_bytes=1e12)
+    """
+    plan, room = job.plan, job.cluster.host.memory_bytes
+    offloads = (plan.offload_optimizer > 0) | plan.offload_params | (plan.offload_activations > 0)
+    needed = figure(job, "host_bytes")
+    return offloads & (needed > SAFE_HOST_SHARE * room) & (needed <= HOST_SHARE * room)
+
+
+@host_has_headroom.message
+def _(job: Job) -> str:
+    needed, room = figure(job, "host_bytes"), job.cluster.host.memory_bytes
+    return (
+        f"offload is not safe: {gib(needed)} a node on hosts of {gib(room)}, before pinned buffers "
+        "are rounded up; the host may run out of memory"
+    )
 
 
 @rule(

@@ -114,9 +114,9 @@ def _load_overflows_host(job: Job) -> bool:
 def _host_words(job: Job) -> str:
     load = moments_of(job).named("load")
     copies = load.host_terms.get("copies of the model", 0.0)
-    each = copies / job.cluster.gpus_per_node
+    ranks = 1 if job.workload.loading.model_build == "first_rank" else job.cluster.gpus_per_node
     return (
-        f"{job.cluster.gpus_per_node} ranks a node load {gib(each)} each: {gib(load.host_bytes)} "
+        f"{ranks} ranks a node load {gib(copies / ranks)} each: {gib(load.host_bytes)} "
         f"of host memory with the processes' own, on hosts of "
         f"{gib(job.cluster.host.memory_bytes)}"
     )

@@ -87,6 +87,38 @@ def _(k: Knobs) -> str:
 
 
 @demand(
+    "DAT268",
+    "Batch of answers of one pass not divisible by the answers of a prompt (trl)",
+    severity=Severity.ERROR,
+    section="4.2",
+    scope="trl<0.18",
+    source="trl trl/trainer/grpo_trainer.py GRPOTrainer.__init__ (0.16)",
+    consequence="ValueError: The global train batch size must be evenly divisible by the number of "
+    "generations per prompt",
+    confidence="read",
+)
+def one_pass_has_all_answers(k: Knobs) -> bool:
+    """Before generation batches each forward pass over all processes held whole groups of answers.
+
+    Accumulation did not count: per_device_train_batch_size * processes alone was divided.
+
+    Fails: knobs(micro_batch_size=1, dp=1, num_generations=8)
+    Passes: knobs(micro_batch_size=8, dp=1, num_generations=8)
+    """
+    answers = int(k.micro_batch_size) * data_parallel(k)
+    return bool((k.num_generations or 0) > 1 and answers % k.num_generations)
+
+
+@one_pass_has_all_answers.message
+def _(k: Knobs) -> str:
+    return (
+        f"{k.micro_batch_size} a GPU * {data_parallel(k)} processes = "
+        f"{int(k.micro_batch_size) * data_parallel(k)} answers of one pass, no multiple of "
+        f"num_generations {k.num_generations}"
+    )
+
+
+@demand(
     "DAT266",
     "Accumulated losses averaged micro-batch by micro-batch",
     severity=Severity.WARNING,
