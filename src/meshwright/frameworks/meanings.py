@@ -92,17 +92,25 @@ def heed_remarks(m: Meanings) -> None:
 def with_files(config: Config, values: Mapping[str, Value]) -> tuple[Config, Mapping[str, Value]]:
     """The configuration with what files of its own framework state that it refers to.
 
-    Its own statements outweigh theirs. The values are the table's of both together.
+    A launcher's line and the file that it starts from are one configuration; its own statements
+    outweigh the file's. The values are the table's of both together.
     """
-    own = [p.config for p in config.parts if p.config.framework.name == config.framework.name]
+    merged = _merged(config)
+    return (config, values) if merged is config else (merged, {**values, **table_values(merged)})
+
+
+def _merged(config: Config) -> Config:
+    name = config.framework.name
+    own = [_merged(p.config) for p in config.parts if p.config.framework.name == name]
     if not own:
-        return config, values
-    stated = {name: setting for part in own for name, setting in part.settings.items()}
-    launch = {name: value for part in own for name, value in part.launch.items()}
-    full = replace(
+        return config
+    others = [p for p in config.parts if p.config.framework.name != name]
+    return replace(
         config,
         version=own[-1].version or config.version,
-        settings={**stated, **config.settings},
-        launch={**launch, **config.launch},
+        settings={k: s for part in (*own, config) for k, s in part.settings.items()},
+        launch={k: v for part in (*own, config) for k, v in part.launch.items()},
+        unknown=tuple(s for part in (config, *own) for s in part.unknown),
+        remarked=tuple(s for part in (config, *own) for s in part.remarked),
+        parts=(*others, *(p for part in own for p in part.parts)),
     )
-    return full, {**values, **table_values(full)}

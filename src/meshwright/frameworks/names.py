@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks.field import plain_name
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.variables import variables
 
@@ -110,14 +111,14 @@ def _entry(variable: str, names: Mapping[str, list[Name]]) -> Entry:
 
 def find(word: str) -> tuple[Entry, ...]:
     """Entries whose variable or any of whose names contains `word`, the best match first."""
-    wanted = word.strip().lstrip("-+").replace("-", "_").lower()
+    wanted = plain_name(word.strip())
     found = [(rank, e) for e in dictionary() if (rank := _rank(e, wanted)) is not None]
     return tuple(entry for _, entry in sorted(found, key=lambda pair: pair[0]))
 
 
 def _rank(entry: Entry, wanted: str) -> int | None:
     """How well an entry matches, 0 best; None where it does not."""
-    spellings = {_plain(s) for s in _spellings(entry)}
+    spellings = {plain_name(s) for s in _spellings(entry)}
     if wanted == entry.variable:
         return 0
     if wanted in spellings:
@@ -132,10 +133,6 @@ def _spellings(entry: Entry) -> Iterable[str]:
         for name in group:
             yield name.field
             yield from name.aliases
-
-
-def _plain(name: str) -> str:
-    return name.lstrip("-+").replace("-", "_").lower()
 
 
 def shared(least: int = 2) -> tuple[Entry, ...]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.hugging_face import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config, Reading
-    from meshwright.frameworks.setting import Parsed, Setting, Value
+    from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Parsed, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -28,7 +30,7 @@ _OWN = frozenset(
 
 def recognizes(parsed: Parsed) -> float:
     """Sure of its YAML; of a launch line only as far as no program's own arguments follow."""
-    tops = {s.spelled.lstrip("-").replace("-", "_").split(".")[0] for s in parsed.settings}
+    tops = telling.heads(parsed)
     own = len(tops & _OWN)
     if parsed.source.syntax in ("yaml", "json"):
         if "compute_environment" in tops or {"distributed_type", "num_processes"} <= tops:
@@ -43,16 +45,9 @@ def recognizes(parsed: Parsed) -> float:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the launch means, with what remarks tell of the program."""
     from meshwright.frameworks.accelerate.meaning import meaning
-    from meshwright.frameworks.hugging_face.merging import whole
+    from meshwright.frameworks.meanings import with_files
 
-    return meaning(*whole(config, values))
-
-
-def shipped(setting: Setting) -> Reading | None:
-    """A DeepSpeed JSON known by its name."""
-    from meshwright.frameworks.deepspeed.known import shipped_reading
-
-    return shipped_reading(setting)
+    return meaning(*with_files(config, values))
 
 
 def express(job: Job, version: str) -> Expressed:

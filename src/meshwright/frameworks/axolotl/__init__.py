@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.hugging_face import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config, Reading
-    from meshwright.frameworks.setting import Parsed, Setting, Value
+    from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Parsed, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -29,7 +31,7 @@ _OWN = frozenset(
 def recognizes(parsed: Parsed) -> float:
     """Sure of base_model beside any of its other names."""
     called = any("axolotl" in word for word in parsed.programs)
-    names = {s.spelled.lstrip("-").replace("-", "_").split(".")[0] for s in parsed.settings}
+    names = telling.heads(parsed)
     own = len(names & _OWN)
     if "base_model" in names and own > 1:
         return 0.97
@@ -41,16 +43,9 @@ def recognizes(parsed: Parsed) -> float:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the file means, together with the DeepSpeed JSON that it names."""
     from meshwright.frameworks.axolotl.meaning import meaning
-    from meshwright.frameworks.hugging_face.merging import whole
+    from meshwright.frameworks.meanings import with_files
 
-    return meaning(*whole(config, values))
-
-
-def shipped(setting: Setting) -> Reading | None:
-    """A DeepSpeed JSON known by its name."""
-    from meshwright.frameworks.deepspeed.known import shipped_reading
-
-    return shipped_reading(setting)
+    return meaning(*with_files(config, values))
 
 
 def express(job: Job, version: str) -> Expressed:

@@ -47,9 +47,9 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     from meshwright.frameworks.deepspeed.meaning import meaning
     from meshwright.frameworks.deepspeed.pipeline import remarked_pipeline
     from meshwright.frameworks.deepspeed.trainer import remarked_trainer
-    from meshwright.frameworks.hugging_face.merging import whole
+    from meshwright.frameworks.meanings import with_files
 
-    config, values = whole(config, values)
+    config, values = with_files(config, values)
     found = remarked_pipeline(config) | meaning(config, values)
     return found | remarked_trainer(config, {**values, **found})
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Framework
 from meshwright.frameworks.meanings import Meanings
 
@@ -33,8 +34,7 @@ _STAGES = {"ddp": 0, "zero2": 2, "zero3": 3}
 
 def recognizes(parsed: Parsed) -> float:
     """By its own names."""
-    names = {s.spelled.lstrip("-").replace("-", "_") for s in parsed.settings}
-    found = len(names & _OWN)
+    found = telling.count(telling.names(parsed), _OWN)
     return 0.0 if not found else min(0.4 + 0.2 * found, 1.0)
 
 

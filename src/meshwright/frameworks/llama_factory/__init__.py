@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.hugging_face import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config, Reading
-    from meshwright.frameworks.setting import Parsed, Setting, Value
+    from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Parsed, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -31,7 +33,7 @@ def recognizes(parsed: Parsed) -> float:
     """Sure where its own names stand; the rest of its file is the trainer's."""
     if any("llamafactory" in word or "llama_factory" in word for word in parsed.programs):
         return 0.97
-    names = {s.spelled.lstrip("-").replace("-", "_").split(".")[0] for s in parsed.settings}
+    names = telling.heads(parsed)
     own, sure = len(names & _OWN), len(names & _SURE)
     if sure and ("model_name_or_path" in names or "stage" in names or sure > 1):
         return 0.96
@@ -40,17 +42,10 @@ def recognizes(parsed: Parsed) -> float:
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the file means, together with the DeepSpeed JSON that it names."""
-    from meshwright.frameworks.hugging_face.merging import whole
     from meshwright.frameworks.llama_factory.meaning import meaning
+    from meshwright.frameworks.meanings import with_files
 
-    return meaning(*whole(config, values))
-
-
-def shipped(setting: Setting) -> Reading | None:
-    """A DeepSpeed JSON known by its name."""
-    from meshwright.frameworks.deepspeed.known import shipped_reading
-
-    return shipped_reading(setting)
+    return meaning(*with_files(config, values))
 
 
 def express(job: Job, version: str) -> Expressed:

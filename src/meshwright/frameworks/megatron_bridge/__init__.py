@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 from meshwright.frameworks.megatron_bridge.skyrl import SKYRL
 
@@ -31,14 +32,14 @@ _OTHERS = frozenset(
 
 def recognizes(parsed: Parsed) -> float:
     """By its programs, and by Megatron's names under `model.` or alone in a tree."""
-    from meshwright.frameworks.megatron_lm import telling
+    from meshwright.frameworks.megatron_lm import kin
 
     spelled = telling.names(parsed)
     if telling.runs(parsed, *_PROGRAMS):
         return 0.97
     inner = {n.removeprefix("model.") for n in spelled if "." not in n or n.startswith("model.")}
-    mesh = telling.count(inner, telling.MESH)
-    common = telling.count(inner, telling.COMMON)
+    mesh = telling.count(inner, kin.MESH)
+    common = telling.count(inner, kin.COMMON)
     sections = sum(n.startswith(_SECTIONS) for n in spelled)
     if telling.are_arguments(parsed) or not mesh + common:
         return 0.0
@@ -48,7 +49,7 @@ def recognizes(parsed: Parsed) -> float:
         return 0.3  # NeMo 1 keeps the batch with the model
     if _OTHERS & set(spelled):
         return 0.25
-    return min(telling.sure(mesh, common, 0) + 0.1 * (sections > 0), 0.95)
+    return min(kin.sure(mesh, common, 0) + 0.1 * (sections > 0), 0.95)
 
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:

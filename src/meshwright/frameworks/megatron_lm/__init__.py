@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 from meshwright.frameworks.megatron_lm.slime import SLIME
 
@@ -25,26 +26,24 @@ _GROUPS = ("language_model.", "model_parallel.")
 
 def recognizes(parsed: Parsed) -> float:
     """By its programs, by its arguments, and by the groups of its YAML files."""
-    from meshwright.frameworks.megatron_lm import telling
+    from meshwright.frameworks.megatron_lm import kin
 
     spelled = telling.names(parsed)
-    mesh = telling.count(spelled, telling.MESH)
-    common = telling.count(spelled, telling.COMMON)
-    own = telling.count(spelled, telling.ARGUMENTS)
+    mesh = telling.count(spelled, kin.MESH)
+    common = telling.count(spelled, kin.COMMON)
+    own = telling.count(spelled, kin.ARGUMENTS)
     if telling.are_arguments(parsed):
         if telling.runs(parsed, *_PROGRAMS) and mesh + common + own:
             return 0.96
-        return telling.sure(mesh, common + telling.count(spelled, telling.SHAPE), own)
+        return kin.sure(mesh, common + telling.count(spelled, kin.SHAPE), own)
     grouped = sum(name.startswith(_GROUPS) for name in spelled)
     if grouped:
         return min(0.6 + 0.1 * grouped, 0.95)
-    return 0.6 * telling.sure(mesh, common, own)
+    return 0.6 * kin.sure(mesh, common, own)
 
 
 def version_of(parsed: Parsed) -> str:
     """Arguments that only the time before 0.6 had betray it."""
-    from meshwright.frameworks.megatron_lm import telling
-
     old = {"activations_checkpoint_method", "distribute_checkpointed_activations", "ddp_impl"}
     return "0.5" if old & set(telling.names(parsed)) else ""
 

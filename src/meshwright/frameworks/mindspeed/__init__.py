@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.megatron_lm.extended import Extended
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ _OWN = frozenset(
 
 def recognizes(parsed: Parsed) -> float:
     """By its programs, and by its own arguments beside Megatron's."""
-    from meshwright.frameworks.megatron_lm import telling
-
     if telling.runs(parsed, "mindspeed", "modellink", "posttrain_gpt"):
         return 0.97
     if not telling.are_arguments(parsed):

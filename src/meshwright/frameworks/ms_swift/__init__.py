@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ _NAMED = frozenset(
 
 def recognizes_megatron(parsed: Parsed) -> float:
     """By `megatron sft`, or by Megatron's names with underscores beside swift's own."""
-    from meshwright.frameworks.megatron_lm import telling
+    from meshwright.frameworks.megatron_lm import kin
 
     spelled = telling.names(parsed)
-    mesh = telling.count(spelled, telling.MESH)
+    mesh = telling.count(spelled, kin.MESH)
     if any(p.split()[:1] == ["megatron"] and p.split()[-1] in _COMMANDS for p in parsed.programs):
         return 0.98
     own, named = telling.count(spelled, _OWN), telling.count(spelled, _NAMED)
-    common = telling.count(spelled, telling.COMMON)
+    common = telling.count(spelled, kin.COMMON)
     if not named or not mesh + common or any("." in name for name in spelled):
         return 0.0
     return min(0.5 + 0.1 * own + 0.05 * mesh, 0.93)
@@ -53,7 +54,7 @@ def recognizes_megatron(parsed: Parsed) -> float:
 
 def recognizes_trainer(parsed: Parsed) -> float:
     """By `swift sft`, or by swift's own names beside the trainer's."""
-    from meshwright.frameworks.megatron_lm import telling
+    from meshwright.frameworks.megatron_lm import kin
 
     if any(p.split()[:1] == ["swift"] or "swift/cli" in p for p in parsed.programs):
         trains = any(p.split()[-1] in ("sft", "pt", "rlhf") for p in parsed.programs)
@@ -61,7 +62,7 @@ def recognizes_trainer(parsed: Parsed) -> float:
         return 0.9 if megatron or not trains else 0.98
     spelled = telling.names(parsed)
     own, named = telling.count(spelled, _OWN), telling.count(spelled, _NAMED)
-    if not named or telling.count(spelled, telling.MESH):
+    if not named or telling.count(spelled, kin.MESH):
         return 0.0
     trained = {"per_device_train_batch_size", "gradient_accumulation_steps", "deepspeed"}
     if {"finetuning_type", "sequence_len", "base_model"} & set(spelled):

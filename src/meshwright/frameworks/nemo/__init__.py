@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _TELLING = frozenset(
 
 def recognizes(parsed: Parsed) -> float:
     """By its programs, by the groups of NeMo 2, and by NeMo 1's names under `model.`."""
-    from meshwright.frameworks.megatron_lm import telling
+    from meshwright.frameworks.megatron_lm import kin
 
     spelled = telling.names(parsed)
     if telling.runs(parsed, "megatron_gpt_", "nemo ", "nemo_run", "nemo/"):
@@ -43,7 +44,7 @@ def recognizes(parsed: Parsed) -> float:
     own = telling.count(short, _TELLING)
     groups = sum(name.startswith(_STRATEGY) for name in short)
     data = any(name.startswith(("model.data.", "model.optim.")) for name in short)
-    mesh = telling.count([name.rsplit(".", 1)[-1] for name in short], telling.MESH)
+    mesh = telling.count([name.rsplit(".", 1)[-1] for name in short], kin.MESH)
     if not own and not groups:
         return 0.0
     sure = 0.3 + 0.15 * own + 0.15 * (groups > 0) + 0.05 * groups
@@ -52,8 +53,6 @@ def recognizes(parsed: Parsed) -> float:
 
 def recognizes_rl(parsed: Parsed) -> float:
     """By `policy.megatron_cfg` and its own groups."""
-    from meshwright.frameworks.megatron_lm import telling
-
     spelled = telling.names(parsed)
     own = sum(name.startswith(("policy.megatron_cfg.", "policy.dtensor_cfg.")) for name in spelled)
     near = sum(name.startswith(("grpo.", "loss_fn.", "cluster.", "policy.")) for name in spelled)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 
 if TYPE_CHECKING:
@@ -41,22 +42,18 @@ _TUNER = {
 }
 
 
-def _names(parsed: Parsed) -> set[str]:
-    return {s.spelled.lstrip("-").replace("-", "_") for s in parsed.settings}
-
-
 def recognizes(parsed: Parsed) -> float:
     """By the launcher and by PaddleNLP's own names."""
     if any("paddle" in program for program in parsed.programs):
         return 0.95
-    names = _names(parsed)
+    names = set(telling.names(parsed))
     own, shared = len(names & _OWN), len(names & _SHARED)
     return min(0.3 * own + 0.25 * shared, 0.9) if own or shared > 1 else 0.0
 
 
 def recognizes_tuner(parsed: Parsed) -> float:
     """By the names of the tuner's degrees."""
-    found = len(_names(parsed) & _TUNER)
+    found = len(_TUNER.intersection(telling.names(parsed)))
     return min(0.3 * found, 0.9) if found > 1 else 0.0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -30,21 +31,18 @@ _CALLS = re.compile(r"(?:^|\.)(?:FSDP|FullyShardedDataParallel|fully_shard|DDP)\
 
 def recognizes(parsed: Parsed) -> float:
     """The names of torch's own wrappers and of the programs around them; none is sure alone."""
-    names: set[str] = set()
-    for setting in parsed.settings:
-        if _CALLS.search(setting.spelled):
-            return 0.7
-        plain = setting.spelled.lstrip("-").replace("-", "_")
-        names.update(plain.split("."))
+    if any(_CALLS.search(setting.spelled) for setting in parsed.settings):
+        return 0.7
+    names = {part for name in telling.names(parsed) for part in name.split(".")}
     return min(0.28 * len(names & _OWN), 0.85)
 
 
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the settings mean."""
-    from meshwright.frameworks.hugging_face.merging import whole
+    from meshwright.frameworks.meanings import with_files
     from meshwright.frameworks.torch_fsdp.meaning import meaning
 
-    return meaning(*whole(config, values))
+    return meaning(*with_files(config, values))
 
 
 FRAMEWORKS = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def recognizes(parsed: Parsed) -> float:
         return 1.0
     if parsed.source.syntax == "python" and _RECIPE.search(parsed.source.text):
         return 0.97
-    names = [setting.spelled.lstrip("-").replace("-", "_").lower() for setting in parsed.settings]
+    names = telling.names(parsed)
     own = sum(name.startswith(_OWN) for name in names)
     if not own:
         return 0.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _OWN = (
 
 def recognizes(parsed: Parsed) -> float:
     """By its programs and by its own groups."""
-    from meshwright.frameworks.megatron_lm import telling
-
     if telling.runs(parsed, "skyrl"):
         return 0.97
     own = sum(name.startswith(_OWN) for name in telling.names(parsed))

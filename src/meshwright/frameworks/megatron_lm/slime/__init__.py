@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.megatron_lm.extended import Extended
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ _SURE = frozenset({"actor_num_nodes", "actor_num_gpus_per_node", "rollout_num_gp
 
 def recognizes(parsed: Parsed) -> float:
     """By its own arguments beside Megatron's."""
-    from meshwright.frameworks.megatron_lm import telling
-
     spelled = telling.names(parsed)
     own, sure = telling.count(spelled, _OWN), telling.count(spelled, _SURE)
     if not telling.are_arguments(parsed) or not own:
