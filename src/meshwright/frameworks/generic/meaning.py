@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks.generic.meshes import meshes
 from meshwright.frameworks.meanings import Meanings, heed_remarks
 from meshwright.frameworks.setting import UNKNOWN
 from meshwright.plan.words import CHOICES
@@ -52,6 +53,7 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     """Variables whose values many frameworks word in their own way."""
     m = Meanings(config, values)
     heed_remarks(m)
+    meshes(m)
     _mesh(m)
     _sharding(m)
     _precision(m)
