@@ -184,7 +184,7 @@ WHERE: dict[str, Any] = {
         _plain(j) and j.plan.pp > 1 and not (j.plan.first_stage_layers or j.plan.last_stage_layers)
     ),
     "MOD141": lambda j: j.plan.etp == 1,
-    "MOD163": _plain,
+    "MOD163": lambda j: _plain(j) and num_microbatches(j) % j.plan.pp == 0,
     "MOD164": _dense,
     "MOD165": _dense,
     "MOD166": lambda j: _dense(j) and j.plan.padded_vocab_size > 0,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Setting, Source
 
 _SLIP = 0.87  # likeness of a name to the one that it is a slip of
+_MOST_LONGER = 3  # letters too many
 CODES = {
     "CFG101": "Unknown key",
     "CFG102": "Value of the wrong type",
@@ -63,7 +64,7 @@ def complaint(
 def unknown_key(setting: Setting, table: Table) -> Finding:
     """CFG101: a likely slip of the pen is a warning, a name that is like none only a note."""
     near = table.nearest(setting.spelled)
-    slips = [name for name in near if likeness(setting.spelled, name) >= _SLIP]
+    slips = [name for name in near if _is_slip(setting.spelled, name)]
     return complaint(
         "CFG101",
         setting,
@@ -72,6 +73,17 @@ def unknown_key(setting: Setting, table: Table) -> Finding:
         label="unknown",
         hint=question(slips or near) if near else "it is kept as it stands, and not judged",
     )
+
+
+def _is_slip(spelled: str, name: str) -> bool:
+    """Whether one name is the other with a few letters wrong, in the same group.
+
+    What only has a word in front is rather an option of the program's own.
+    """
+    (group, _, leaf), (other_group, _, other) = spelled.rpartition("."), name.rpartition(".")
+    alike = leaf == other or likeness(leaf, other) >= _SLIP
+    grouped = group == other_group or likeness(group, other_group) >= _SLIP
+    return alike and grouped and len(leaf.lstrip("-")) - len(other.lstrip("-")) <= _MOST_LONGER
 
 
 def wrong_type(setting: Setting, field: Field, reason: str) -> Finding:

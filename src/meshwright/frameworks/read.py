@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LEAST_SURE = 0.2  # below it a source is read as of no known framework
 FAIRLY_SURE = 0.5  # ... below it the framework must know most of the settings
 DEEPEST_REFERENCE = 3
+_COMPOSING = ("_target_", "_convert_", "_recursive_", "_partial_", "_args_")
 GENERIC = "generic"
 
 
@@ -234,7 +235,14 @@ def _unknown_findings(framework: Framework, unknown: Sequence[Setting]) -> list[
     """A finding per unknown key; in a framework that is not known, none but that."""
     if framework.name == GENERIC:
         return []
-    return [complaints.unknown_key(setting, framework.table) for setting in unknown]
+    own = (setting for setting in unknown if not _is_composition(setting.spelled))
+    return [complaints.unknown_key(setting, framework.table) for setting in own]
+
+
+def _is_composition(name: str) -> bool:
+    """Whether a key says how a file is put together or what is built of it, as Hydra's do."""
+    leaf = name.rpartition(".")[2]
+    return name.partition(".")[0] == "defaults" or leaf in _COMPOSING
 
 
 def _grouped(

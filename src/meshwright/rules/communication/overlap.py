@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 ACTIVATION_BYTES = 2
 LATENCY_BOUND_BYTES = 65536
 PIPELINE_SHARE = 0.2
-NOTICEABLE_SHARE = 0.03  # of a step
+NOTICEABLE_SHARE = 0.05  # of a step
 
 
 def _local_tokens(job: Job) -> Any:
@@ -216,6 +216,8 @@ def _tokens_to_hide_gathers(job: Job) -> Any:
     source="bytes and FLOP a parameter; ZeRO (arXiv 1910.02054) section 7",
     reads=("zero_stage", "micro_batch_size", "cp", "dp", "tp", "dp_replicate", "precision"),
     confidence="arithmetic",
+    needs=("seq_len",),
+    said_by=("COM330", "COM331"),
 )
 def gathers_hide_behind_compute(job: Job) -> Mask:
     """Each layer moves 6 bytes and computes 6 FLOP times tokens for every parameter.
@@ -309,6 +311,7 @@ def _chunk_to_hide_ring(job: Job) -> Any:
     source="Ring Attention (arXiv 2310.01889) section 3",
     reads=("cp", "tp", "context_parallel", "precision"),
     confidence="paper",
+    needs=("seq_len",),
 )
 def ring_hides_transfer(job: Job) -> Mask:
     """While a chunk of queries attends to one chunk of keys, the next must arrive.

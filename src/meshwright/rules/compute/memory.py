@@ -26,7 +26,7 @@ from meshwright.rules.predicted import (
     state_bytes,
     surely_overflows,
 )
-from meshwright.rules.rule import always, rule
+from meshwright.rules.rule import rule
 from meshwright.rules.shortage import remedies, shortage
 
 if TYPE_CHECKING:
@@ -64,16 +64,25 @@ def full_recompute_is_needed(job: Job) -> Mask:
     full = job.plan.recompute == int(Recompute.FULL)
     if not np.any(full):
         return full
-    return full & ~overflows(_with_recompute(job, Recompute.SELECTIVE), COMFORTABLE_SHARE)
+    return full & ~overflows(_with_recompute(job, _lighter(job)), COMFORTABLE_SHARE)
+
+
+def _lighter(job: Job) -> Recompute:
+    """The next lighter recompute: programs of torch switch it on and off for whole layers."""
+    return Recompute.NONE if job.stack in ("deepspeed", "fsdp") else Recompute.SELECTIVE
 
 
 @full_recompute_is_needed.message
 def _(job: Job) -> str:
-    peak = peak_bytes(_with_recompute(job, Recompute.SELECTIVE))
-    return f"selective recompute peaks at {of_device(job, peak)}"
+    lighter = _lighter(job)
+    name = "no" if lighter is Recompute.NONE else "selective"
+    peak = peak_bytes(_with_recompute(job, lighter))
+    return f"full recompute, although with {name} recompute the peak is {of_device(job, peak)}"
 
 
-full_recompute_is_needed.fix(always(recompute=(Recompute.SELECTIVE,)))
+@full_recompute_is_needed.fix
+def _(job: Job) -> dict[str, tuple[Any, ...]]:
+    return {"recompute": (_lighter(job),)}
 
 
 @rule(
@@ -250,6 +259,7 @@ def _(job: Job) -> str:
     reads=EVERY_FIELD,
     confidence="doc",
     predictive=True,
+    said_by=("CMP121", "CMP212", "CMP303", "MOD217"),
 )
 def routing_peaks_fit(job: Job) -> Mask:
     """When no token is dropped, an unlucky step multiplies the expert activations of one rank.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MANY_RANKS = 64
 LONG_STALL_S = 30.0
 STALL_SHARE = 0.02  # of the time between two checkpoints
-ASSUMED_STALL_SHARE = 0.1  # where nobody says how fast a node writes
+ASSUMED_STALL_SHARE = 0.2  # where nobody says how fast a node writes
 USUAL_INTERVAL_S = 4 * 3600.0
 USUAL_WRITE_BYTES_PER_S = 2e9  # what one node's client reaches on a shared file system
 

@@ -117,6 +117,7 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     "torchtitan torchtitan/trainer.py (0.3.0)",
     reads=("micro_batch_size", "dp"),
     confidence="run",
+    said_by=("DAT107", "DAT111"),
 )
 def batch_divides_into_microbatches(job: Job) -> Mask:
     """Every replica runs the same number of equal micro-batches.
@@ -157,6 +158,7 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     source="Megatron-LM megatron/core/num_microbatches_calculator.py (0.19.2)",
     reads=("micro_batch_size", "dp"),
     confidence="run",
+    said_by=("DAT111",),
 )
 def batch_feeds_every_replica(job: Job) -> Mask:
     """Each replica needs at least one micro-batch a step, or it has nothing to do.

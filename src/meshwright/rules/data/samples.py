@@ -211,6 +211,7 @@ packed_documents_are_masked.fix(always(document_mask=(True,)))
     source="NVIDIA Matrix Multiplication Background User's Guide DU-09799-001 sections 2 and 3",
     reads=("micro_batch_size", "cp"),
     confidence="heuristic",
+    needs=("seq_len",),
 )
 def gemms_have_rows(job: Job) -> Mask:
     """A product with fewer than about 1024 rows cannot fill a modern GPU.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.rules.rule import Mask
 
+MOST_TIMES_THE_BATCH = 8  # a larger micro-batch is not advised: it would not fit
 MAX_GATHERED_MICROBATCHES = 4
 MAX_BF16_REDUCTION = 128
 MAX_LOCAL_STEPS = 1000
@@ -227,7 +228,7 @@ pipeline_keeps_parameters.fix(always(reshard_after_forward=(False,), zero_stage=
     source="ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277)",
     reads=("zero_stage", "micro_batch_size", "dp", "cp", "dp_replicate"),
     confidence="paper",
-    said_by=("CMP250", "DAT214"),
+    said_by=("CMP250", "COM216", "COM330", "COM331", "DAT214"),
     points=("zero_stage", "micro_batch_size", "gradient_accumulation_steps"),
 )
 def gathers_are_amortized(job: Job) -> Mask:
@@ -250,7 +251,8 @@ def _(job: Job) -> str:
 @gathers_are_amortized.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
     share = job.workload.global_batch_size // max(int(job.plan.dp), 1)
-    fitting = [m for m in divisors(share) if share // m <= MAX_GATHERED_MICROBATCHES]
+    most = MOST_TIMES_THE_BATCH * int(job.plan.micro_batch_size)
+    fitting = [m for m in divisors(share) if share // m <= MAX_GATHERED_MICROBATCHES and m <= most]
     return {"micro_batch_size": tuple(fitting[:2]), "zero_stage": (1, 2)}
 
 
@@ -337,6 +339,7 @@ reduction_keeps_precision.fix(always(reduce_bytes=(4,)))
     "2311.08105)",
     reads=("dp", "cp", "tp", "pp", "reduce_bytes", "precision", "lora_rank"),
     confidence="arithmetic",
+    said_by=("COM334",),
 )
 def reduction_fits_in_step(job: Job) -> Mask:
     """If the gradients need longer on the wire than the step computes, no overlap hides them.

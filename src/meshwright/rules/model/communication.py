@@ -196,6 +196,7 @@ local_experts_are_grouped.fix(always(grouped_gemm=(True,)))
     source=f"{_BRIDGE_GUIDE} long sequence training; the threshold is a heuristic",
     reads=("cp", "context_parallel"),
     confidence="heuristic",
+    needs=("seq_len",),
 )
 def ring_chunks_hide_transfers(job: Job) -> Mask:
     """Attention on a chunk grows with its square, the transfer with its length.

@@ -46,6 +46,7 @@ def uses(job: Job, *algorithms: ContextParallel) -> Any:
     source="Megatron-Bridge docs/performance-guide.md (067f987d) per-tensor sharding",
     reads=("cp",),
     confidence="doc",
+    needs=("model", "seq_len"),
 )
 def sequence_long_enough_for_cp(job: Job) -> Mask:
     """Cutting a short sequence makes narrow shards with little reuse of weights.

@@ -268,6 +268,7 @@ experts_want_sequence_parallel.fix(always(sequence_parallel=(True,)))
     "guideline 4",
     reads=("ep", "etp"),
     confidence="doc",
+    needs=("model",),
 )
 def whole_experts_first(job: Job) -> Mask:
     """While experts are left to spread, etp only makes their products thin and adds reductions.

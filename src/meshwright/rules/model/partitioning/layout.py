@@ -50,6 +50,7 @@ def middle(job: Job) -> Middle:
     source=_MEGATRON_CONFIG,
     reads=_ENDS,
     confidence="run",
+    needs=("model",),
 )
 def middle_layers_divide(job: Job) -> Mask:
     """Beside a stated first or last stage the others share the remaining layers equally.

@@ -349,7 +349,8 @@ def interleaving_would_help(job: Job) -> Mask:
     plan = job.plan
     plain = (plan.schedule == int(Schedule.ONE_F_ONE_B)) & (plan.vpp == 1) & (plan.pp > 1)
     visible = (plan.pp - 1) / num_microbatches(job) > VISIBLE_BUBBLE
-    return plain & visible & (job.model.num_hidden_layers // plan.pp >= 2)
+    possible = num_microbatches(job) % plan.pp == 0  # rounds of pp micro-batches a chunk
+    return plain & visible & possible & (job.model.num_hidden_layers // plan.pp >= 2)
 
 
 @interleaving_would_help.message
