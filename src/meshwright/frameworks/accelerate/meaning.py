@@ -221,4 +221,5 @@ _PLAIN = {
     "max_length": "seq_len",
     "max_seq_length": "seq_len",
     "block_size": "seq_len",
+    "attn_implementation": "attn_implementation",
 }

@@ -187,6 +187,9 @@ def remarked_trainer(config: Config, values: Mapping[str, Value]) -> dict[str, V
     if not facts:
         return {}
     m = Meanings(config, values)
+    for one, other in (("bf16", "fp16"), ("fp16", "bf16")):
+        if one in facts and facts[one].value is True:
+            facts.setdefault(other, Value(value=False, settings=facts[one].settings))
     give_mismatches(m, config.settings, facts)
     own = {new for old, new in PAIRS if old in config.settings}
     for name, variable in _PLAIN.items():

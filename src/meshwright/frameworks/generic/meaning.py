@@ -43,6 +43,8 @@ _OPTIMIZERS = (
     (r"momentum", "sgd-momentum"),
     (r"sgd", "sgd"),
 )
+_TRAINERS = re.compile(r"\b(?:zero|deepspeed|accelerate|transformers|hugging\w*)\b", re.IGNORECASE)
+_LONGEST = 2000  # characters of values that are looked through
 _FULL = {"true", "full", "yes", "on", "all", "1", "unsloth"}
 _NONE = {"false", "none", "no", "off", "0", ""}
 _WORDS = ("precision", "schedule", "optimizer", "context_parallel")
@@ -57,6 +59,7 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     _mesh(m)
     _sharding(m)
     _precision(m)
+    _gradients(m)
     _recompute(m)
     for variable, patterns in (("schedule", _SCHEDULES), ("optimizer", _OPTIMIZERS)):
         if m.value(variable) is not None:
@@ -115,6 +118,22 @@ def _precision(m: Meanings) -> None:
         if m.value(variable) is True:
             m.follow("precision", variable, variable)
             return
+
+
+def _gradients(m: Meanings) -> None:
+    """Gradients of 16 bits, as ZeRO's and the trainers' arithmetic has them (arXiv 1910.02054, 3).
+
+    Megatron's are of 32, which is what stands where no word tells.
+    """
+    if m.value("grad_bytes") is not None or m.value("precision") == "fp32":
+        return
+    if any(m.value(v) is not None for v in ("use_distributed_optimizer", "zero1_group")):
+        return
+    stated = (*m.config.settings.values(), *m.config.unknown)
+    words = " ".join(s.value for s in stated if isinstance(s.value, str))
+    if m.stating("zero_stage") or _TRAINERS.search(words[:_LONGEST]):
+        m.follow("grad_bytes", 2, "zero_stage")
+        m.follow("reduce_bytes", 2, "zero_stage")
 
 
 def _recompute(m: Meanings) -> None:

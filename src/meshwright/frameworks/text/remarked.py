@@ -32,6 +32,16 @@ _THEN = re.compile(
     rf"\b(?:by|with|on|from|of|using|at)[ ]+(?P<saved>\d{{1,6}})[ ]+{_RANKS}",
     re.IGNORECASE,
 )
+_NODES = re.compile(
+    r"\b(?:saved|written|trained|checkpoint\w*|ckpt|stored)\b[^.;,\n]{0,40}?"
+    rf"\b(?:by|with|on|from|of|using)[ ]+(?P<nodes>\d{{1,4}})[ ]+nodes?[ ]*(?:x|\*|of|with)[ ]*"
+    rf"(?P<saved>\d{{1,3}})(?:[ ]+{_RANKS})?",
+    re.IGNORECASE,
+)
+_REFUSED = re.compile(
+    r"world size of (?P<saved>\d{1,6}) but the current (?:dp )?world size is (?P<now>\d{1,6})",
+    re.IGNORECASE,
+)
 _CHANGE = re.compile(
     rf"(?<![\w.])(?P<saved>\d{{1,6}})(?:[ ]+{_RANKS})?[ ]*(?:->|=>|\u2192|\bto\b)[ ]*"
     rf"(?P<now>\d{{1,6}})[ ]+{_RANKS}",
@@ -104,6 +114,15 @@ def told_settings(source: Source, span: Span) -> tuple[list[Setting], list[Span]
     """
     found: list[Setting] = []
     others: list[Span] = []
+    for match in _NODES.finditer(source.text, span.start, span.end):
+        where = Span(*match.span("saved"))
+        others.append(Span(match.start("nodes"), match.end()))
+        count = int(match["nodes"]) * int(match["saved"])
+        found.append(_told(source, "saved.num_gpus", count, where))
+    for match in _REFUSED.finditer(source.text, span.start, span.end):
+        for name, group in (("saved.dp", "saved"), ("resume.dp", "now")):
+            found.append(_told(source, name, int(match[group]), Span(*match.span(group))))
+        others.append(Span(*match.span()))
     for pattern in (_THEN, _CHANGE):
         for match in pattern.finditer(source.text, span.start, span.end):
             where = Span(*match.span("saved"))

@@ -75,6 +75,29 @@ def pipeline_is_told_its_micro_batches(k: Knobs) -> bool:
     return _degree(k, "pp") > 1 and k.pipeline_batch_stated is False
 
 
+@demand(
+    "MOD338",
+    "Ranks for a sequence without sequence parallelism (ColossalAI)",
+    severity=Severity.ERROR,
+    section="5.3",
+    scope="colossalai",
+    source=_PLUGIN,
+    consequence="AssertionError: You should not set sp_size when sequence parallelism is not "
+    "enabled.",
+    confidence="read",
+    says="sp_size {sp_size_stated} with enable_sequence_parallelism = false",
+    suggest={"enables_sequence_parallelism": True},
+)
+def shared_sequences_are_enabled(k: Knobs) -> bool:
+    """The plugin shares a sequence among ranks only where it is told to.
+
+    Fails: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=1, pp_size=1, sp_size=4)
+    Passes: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=1, pp_size=1, sp_size=4,
+        enable_sequence_parallelism=True, sequence_parallelism_mode="all_to_all")
+    """
+    return k.sp_size_stated > 1 and k.get("enables_sequence_parallelism", False) is not True
+
+
 def _chunk_demand(k: Knobs) -> str:
     """What the style demands of the number of model chunks, "" where it is met."""
     style, chunks = k.get("pp_style", "1f1b"), k.get("num_model_chunks", 1) or 1
