@@ -83,7 +83,9 @@ def draft(
         plan = plan.replace(etp=1)  # frameworks let it default to tp, and do not use it
     plan = _of_model(reading, plan, models[0])
     clusters = _clusters(reading, cluster, plan, missing)
-    first, second = (_with_replicas(reading, plan, c.num_gpus) for c in clusters)
+    first, second = (
+        _with_kernels(reading, _with_replicas(reading, plan, c.num_gpus), c) for c in clusters
+    )
     if _program_decides(reading) and reading.value("recompute") is None:
         missing.append("recompute")
         second = second.replace(recompute=int(Recompute.FULL))
@@ -200,6 +202,21 @@ def _with_replicas(reading: Reading, plan: Plan, num_gpus: int) -> Plan:
     if isinstance(shard, int) and shard > 0:
         return plan.replace(dp=shard * _replicas(reading))
     return plan.replace(dp=max(num_gpus // max(plan.tp * plan.pp * plan.cp, 1), 1))
+
+
+_BEFORE_FLASH = ("pascal", "volta", "turing")  # generations
+
+
+def _with_kernels(reading: Reading, plan: Plan, cluster: Cluster) -> Plan:
+    """The plan with attention unfused where Megatron's fused kernels do not know the device.
+
+    Source: TransformerEngine dot_product_attention/utils.py get_attention_backend (2.8): flash and
+    fused attention want compute capability 8.0; torch's own attention has kernels for older ones.
+    """
+    chosen = reading.is_stated("flash_attention") or reading.config.framework.stack != "megatron"
+    if chosen or cluster.gpu.generation not in _BEFORE_FLASH:
+        return plan
+    return plan.replace(flash_attention=False)
 
 
 # The model

@@ -285,3 +285,37 @@ def ring_misses_the_sink(k: Knobs) -> bool:
     """
     ring = any(kind != "a2a" for kind in _algorithms(k))
     return bool(degree(k, "cp") > 1 and k.softmax_type != "vanilla" and ring)
+
+
+@demand(
+    "MOD172",
+    "All-to-all CP does not divide the KV heads (Transformer Engine)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="transformer-engine",
+    source="TransformerEngine transformer_engine/pytorch/attention/dot_product_attention/"
+    "context_parallel.py AttnFuncWithCPAndQKVOA2A (d0067d0d)",
+    confidence="read",
+    consequence='AssertionError: "The number of attention heads needs to be divisible by CP size!"',
+)
+def key_value_heads_are_exchanged_too(k: Knobs) -> bool:
+    """The all-to-all gives every rank whole heads of keys and values too, and holds none twice.
+
+    So cp is at most the KV heads of a tensor-parallel rank; DeepSpeed's Ulysses repeats them.
+
+    Fails: knobs(cp=4, tp=4, num_key_value_heads=8, cp_comm_type="a2a")
+    Passes: knobs(cp=2, tp=4, num_key_value_heads=8, cp_comm_type="a2a")
+    Passes: knobs(cp=4, tp=4, num_key_value_heads=8, cp_comm_type="p2p")
+    """
+    if k.cp < 2 or "a2a" not in _algorithms(k) or k.get("multi_latent_attention"):
+        return False
+    return bool(max(k.num_key_value_heads // max(k.get("tp") or 1, 1), 1) % k.cp)
+
+
+@key_value_heads_are_exchanged_too.message
+def _(k: Knobs) -> str:
+    own = max(k.num_key_value_heads // max(k.get("tp") or 1, 1), 1)
+    return (
+        f"{k.num_key_value_heads} key/value heads over tp {k.get('tp') or 1} leave {own} a rank, "
+        f"which an all-to-all of cp {k.cp} does not divide"
+    )
