@@ -100,3 +100,9 @@ def test_findings_are_in_order_of_gravity():
     result = linted(SCRIPT, model=load("llama-3-8b"), cluster=cluster("H100:6", nodes=1))
     severities = [int(f.severity) for f in result.findings]
     assert severities == sorted(severities, reverse=True)
+
+
+def test_a_value_that_no_plan_holds_is_told_and_not_passed_over():
+    told = found(linted("pretrain_gpt.py --tensor-model-parallel-size 0 --bf16"))["CFG109"]
+    assert told.key == "--tensor-model-parallel-size"
+    assert "tp = 0 is not between 1 and" in told.message

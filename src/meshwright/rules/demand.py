@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Severity
     from meshwright.frameworks.framework import Framework
     from meshwright.frameworks.knobs import Knobs
+    from meshwright.frameworks.versions import Below
 
 PACKAGE = "meshwright.rules.framework"
 _UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 """What a rule raises on a configuration whose values are missing, of another type or zero."""
 
-Versions = tuple[tuple[str, str], ...]
 _BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")
 _ITEM = re.compile(r"([\w.-]+?)\s*((?:(?:>=|<=|==|@|<)\s*[\w.]+\s*,?\s*)*)")
 _EXAMPLE = re.compile(
@@ -184,19 +184,22 @@ def word(value: Any) -> str:
     return str(value)
 
 
-def applies(demand_: Demand, framework: Framework, version: str = "", below: Versions = ()) -> bool:
+def applies(demand_: Demand, framework: Framework, version: str = "", below: Below = ()) -> bool:
     """Whether a demand's scope names the framework in this version, or what it runs on.
 
     Without a version the newest is meant. Of packages below a framework the version is known only
     where `below` has it: what others demanded only up to some release is not asked.
     """
-    own = version or framework.newest
-    names = {**dict.fromkeys(framework.below, ""), **dict.fromkeys(framework.scopes, own)}
-    names |= dict(below)
-    return scope_name(demand_.scope, names) != ""
+    return scope_name(demand_.scope, versions_of(framework, version, below)) != ""
 
 
-def made_by_older(demand_: Demand, framework: Framework, below: Versions = ()) -> bool:
+def versions_of(framework: Framework, version: str = "", below: Below = ()) -> dict[str, str]:
+    """Below by scope name, of the framework and of what it runs on; "" where not known."""
+    own = dict.fromkeys(framework.scopes, version or framework.newest)
+    return {**dict.fromkeys(framework.below, ""), **own, **dict(below)}
+
+
+def made_by_older(demand_: Demand, framework: Framework, below: Below = ()) -> bool:
     """Whether only releases before the newest of a framework, or of what it runs on, demand it."""
     names = {*framework.scopes, *framework.below} - dict(below).keys()
     items = (_ITEM.fullmatch(item.strip()) for item in demand_.scope.split(";"))
@@ -207,7 +210,7 @@ def made_by_older(demand_: Demand, framework: Framework, below: Versions = ()) -
 
 @lru_cache(maxsize=64)
 def demands_of(
-    framework: Framework, version: str = "", below: Versions = ()
+    framework: Framework, version: str = "", below: Below = ()
 ) -> tuple[tuple[Demand, bool], ...]:
     """The demands that a framework makes, each with whether only older releases make it.
 

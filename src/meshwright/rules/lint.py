@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.words import shown
+from meshwright.frameworks.complaints import complaint
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
-from meshwright.frameworks.merging import told_together
 from meshwright.rules.demand import demands_of, message, suggested, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
+from meshwright.rules.together import told_together
 from meshwright.rules.tolerated import tolerated
 from meshwright.rules.uncounted import fits_from, found_on_any_count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.frameworks.framework import Framework
     from meshwright.frameworks.reading import Reading
@@ -99,6 +101,7 @@ def lint(
             for rule, found in _not_refused(general, demanded)
         ),
         *demanded,
+        *_impossible(reading, drafted),
         *_missing_note(drafted, withheld, fits_from(reading, drafted) if predict else None),
     ]
     return Linted(
@@ -175,6 +178,18 @@ def _weighed(found: list[tuple[Rule, Finding]], drafted: Drafted) -> list[tuple[
         else (r, f.replace(severity=Severity.WARNING, notes=(*f.notes, note)))
         for r, f in found
     ]
+
+
+def _impossible(reading: Reading, drafted: Drafted) -> Iterator[Finding]:
+    """CFG109: stated values that no plan can hold, so that defaults stand in for them."""
+    for problem in drafted.problems:
+        for setting in reading.settings_of(problem.key)[:1]:
+            yield complaint(
+                "CFG109",
+                setting,
+                f"{problem.key} = {shown(problem.value)} {problem.reason}: judged as if not stated",
+                hint=problem.hint,
+            )
 
 
 def _missing_note(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
-from meshwright.rules.framework.degrees import data_parallel, runs_deepspeed
+from meshwright.rules.framework.degrees import data_parallel, degree, runs_deepspeed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,15 +24,10 @@ _AXES = ("dp_replicate", "dp_shard", "tp", "cp")
 _STRATEGIES = ("allgather", "alltoall")
 
 
-def _degree(k: Knobs, name: str) -> int:
-    """A degree of the mesh; -1 and what is not stated count as one."""
-    return max(int(k.get(name) or 1), 1)
-
-
 def _product(k: Knobs) -> int:
     product = 1
     for name in _AXES:
-        product *= _degree(k, name)
+        product *= degree(k, name)
     return product
 
 
@@ -65,7 +60,7 @@ def mesh_is_the_processes(k: Knobs) -> bool:
     Passes: knobs(framework="accelerate 1.15", dp_shard=1, tp=1, num_gpus=8)
     Passes: knobs(framework="accelerate 1.15", tp=2, num_gpus=8, use_megatron_lm=True)
     """
-    if _degree(k, "ulysses") > 1 or runs_deepspeed(k) or k.get("dp_shard_auto", False):
+    if degree(k, "ulysses") > 1 or runs_deepspeed(k) or k.get("dp_shard_auto", False):
         return False
     if k.get("use_megatron_lm", False) or (k.get("use_fsdp", False) and _version(k) == 1):
         return False
@@ -74,13 +69,13 @@ def mesh_is_the_processes(k: Knobs) -> bool:
 
 @mesh_is_the_processes.message
 def _(k: Knobs) -> str:
-    factors = " * ".join(f"{name} {_degree(k, name)}" for name in _AXES)
+    factors = " * ".join(f"{name} {degree(k, name)}" for name in _AXES)
     return f"{factors} = {_product(k)}, but {k.num_gpus} processes"
 
 
 @mesh_is_the_processes.fix
 def _(k: Knobs) -> Mapping[str, Any]:
-    others = _product(k) // _degree(k, "dp_shard")
+    others = _product(k) // degree(k, "dp_shard")
     return {"dp_shard": k.num_gpus // others} if k.num_gpus % others == 0 else {}
 
 
@@ -103,17 +98,17 @@ def model_parallel_replicas_are_sharded(k: Knobs) -> bool:
     Passes: knobs(framework="accelerate 1.15", dp_replicate=1, dp_shard=2, tp=2)
     Passes: knobs(framework="accelerate 1.15", dp_replicate=2, dp_shard=2, tp=2)
     """
-    ulysses = _degree(k, "ulysses") > 1 and k.get("ring_cp") is None  # cp is then its ranks
-    wide = _degree(k, "tp") > 1 or (_degree(k, "cp") > 1 and not ulysses)
-    sharded = _degree(k, "dp_shard") > 1 or k.get("dp_shard_auto", False)
-    return wide and _degree(k, "dp_replicate") > 1 and not sharded
+    ulysses = degree(k, "ulysses") > 1 and k.get("ring_cp") is None  # cp is then its ranks
+    wide = degree(k, "tp") > 1 or (degree(k, "cp") > 1 and not ulysses)
+    sharded = degree(k, "dp_shard") > 1 or k.get("dp_shard_auto", False)
+    return wide and degree(k, "dp_replicate") > 1 and not sharded
 
 
 @model_parallel_replicas_are_sharded.message
 def _(k: Knobs) -> str:
     return (
-        f"dp_replicate {k.dp_replicate} with dp_shard {_degree(k, 'dp_shard')} beside tp "
-        f"{_degree(k, 'tp')}, cp {_degree(k, 'cp')}"
+        f"dp_replicate {k.dp_replicate} with dp_shard {degree(k, 'dp_shard')} beside tp "
+        f"{degree(k, 'tp')}, cp {degree(k, 'cp')}"
     )
 
 
@@ -144,14 +139,14 @@ def fsdp_has_ranks_to_shard_over(k: Knobs) -> bool:
         return False
     if k.get("dp_shard_auto", False) or _product(k) == 1:
         return False
-    return bool(_degree(k, "dp_shard") == 1 and _degree(k, "cp") == 1 and k.num_gpus > 1)
+    return bool(degree(k, "dp_shard") == 1 and degree(k, "cp") == 1 and k.num_gpus > 1)
 
 
 @fsdp_has_ranks_to_shard_over.message
 def _(k: Knobs) -> str:
     return (
-        f"FSDP2 on {k.num_gpus} processes with dp_shard 1, cp 1 (tp {_degree(k, 'tp')}, "
-        f"dp_replicate {_degree(k, 'dp_replicate')})"
+        f"FSDP2 on {k.num_gpus} processes with dp_shard 1, cp 1 (tp {degree(k, 'tp')}, "
+        f"dp_replicate {degree(k, 'dp_replicate')})"
     )
 
 
@@ -172,7 +167,7 @@ def one_way_to_split_the_sequence(k: Knobs) -> bool:
     Fails: knobs(framework="accelerate 1.15", ring_cp=2, ulysses=2)
     Passes: knobs(framework="accelerate 1.15", ring_cp=2, ulysses=1)
     """
-    return _degree(k, "ring_cp") > 1 and _degree(k, "ulysses") > 1
+    return degree(k, "ring_cp") > 1 and degree(k, "ulysses") > 1
 
 
 @demand(
@@ -195,9 +190,9 @@ def back_ends_are_known(k: Knobs) -> bool:
     context = k.get("cp_backend", "torch") != "torch" or (
         k.get("cp_comm_strategy", "allgather") not in _STRATEGIES
     )
-    wrong_cp = _degree(k, "cp") > 1 and context
+    wrong_cp = degree(k, "cp") > 1 and context
     return wrong_cp or (
-        _degree(k, "ulysses") > 1 and k.get("sp_backend", "deepspeed") != "deepspeed"
+        degree(k, "ulysses") > 1 and k.get("sp_backend", "deepspeed") != "deepspeed"
     )
 
 
@@ -237,7 +232,7 @@ def ulysses_knows_the_kernel(k: Knobs) -> bool:
     Passes: knobs(framework="accelerate 1.15", ulysses=2, attn_implementation="sdpa",
         sp_seq_length=8192)
     """
-    if _degree(k, "ulysses") == 1:
+    if degree(k, "ulysses") == 1:
         return False
     refused = ["eager", "paged|eager"]
     refused += ["flex_attention"] if k.framework.startswith("accelerate") else []
@@ -298,7 +293,7 @@ def mesh_is_sharded_by_fsdp2(k: Knobs) -> bool:
 
 @mesh_is_sharded_by_fsdp2.message
 def _(k: Knobs) -> str:
-    degrees = ", ".join(f"{name} {_degree(k, name)}" for name in _AXES)
+    degrees = ", ".join(f"{name} {degree(k, name)}" for name in _AXES)
     return f"{degrees} with fsdp_version 1"
 
 

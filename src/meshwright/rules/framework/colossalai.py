@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
-from meshwright.rules.framework.degrees import data_parallel, runs_deepspeed
+from meshwright.rules.framework.degrees import data_parallel, degree, runs_deepspeed
 from meshwright.rules.nearest import divisors
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ _PLUGIN = (
     "(4f9953be)"
 )
 PADDING_MULTIPLE = 64  # of HybridParallelPlugin's make_vocab_size_divisible_by
-
-
-def _degree(k: Knobs, name: str) -> int:
-    return max(int(k.get(name) or 1), 1)
 
 
 @demand(
@@ -49,7 +45,7 @@ def pipeline_takes_stage_one(k: Knobs) -> bool:
     Fails: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=1, pp_size=2, zero_stage=2)
     Passes: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=1, pp_size=2, zero_stage=1)
     """
-    return _degree(k, "pp") > 1 and k.get("zero_stage", 0) > 1
+    return degree(k, "pp") > 1 and k.get("zero_stage", 0) > 1
 
 
 @demand(
@@ -72,7 +68,7 @@ def pipeline_is_told_its_micro_batches(k: Knobs) -> bool:
     Passes: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=2, pp_size=2, zero_stage=1,
         num_microbatches=4)
     """
-    return _degree(k, "pp") > 1 and k.pipeline_batch_stated is False
+    return degree(k, "pp") > 1 and k.pipeline_batch_stated is False
 
 
 @demand(
@@ -128,7 +124,7 @@ def chunks_fit_the_style(k: Knobs) -> bool:
     Passes: colossalai 0.4: plugin = HybridParallelPlugin(tp_size=1, pp_size=4,
         pp_style="interleaved", num_model_chunks=2)
     """
-    return _degree(k, "pp") > 1 and bool(_chunk_demand(k))
+    return degree(k, "pp") > 1 and bool(_chunk_demand(k))
 
 
 @chunks_fit_the_style.message
@@ -167,7 +163,7 @@ def experts_stay_within_replicas(k: Knobs) -> bool:
         return False
     if not (k.framework.startswith("colossalai") or runs_deepspeed(k)):
         return False
-    return _degree(k, "ep") > 1 and data_parallel(k) % k.ep != 0
+    return degree(k, "ep") > 1 and data_parallel(k) % k.ep != 0
 
 
 @experts_stay_within_replicas.message
@@ -182,7 +178,7 @@ def _(k: Knobs) -> Mapping[str, Any]:
 
 def _padded(k: Knobs) -> int:
     """Rows of the embedding that training holds."""
-    unit = int(k.get("make_vocab_size_divisible_by") or PADDING_MULTIPLE) * _degree(k, "tp")
+    unit = int(k.get("make_vocab_size_divisible_by") or PADDING_MULTIPLE) * degree(k, "tp")
     return -(-int(k.vocab_size) // unit) * unit
 
 
@@ -207,7 +203,7 @@ def export_has_the_vocabulary_it_says(k: Knobs) -> bool:
     Fails: knobs(framework="colossalai 0.4", tp=2, vocab_size=65535)
     Passes: knobs(framework="colossalai 0.4", tp=2, vocab_size=65536)
     """
-    return _degree(k, "tp") > 1 and _padded(k) != k.vocab_size
+    return degree(k, "tp") > 1 and _padded(k) != k.vocab_size
 
 
 @export_has_the_vocabulary_it_says.message

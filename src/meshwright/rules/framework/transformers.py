@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
-from meshwright.rules.framework.degrees import data_parallel, runs_deepspeed
+from meshwright.rules.framework.degrees import data_parallel, degree, runs_deepspeed
 from meshwright.rules.nearest import divisors
 
 if TYPE_CHECKING:
@@ -23,10 +23,6 @@ _TRAINER = "transformers src/transformers/trainer.py Trainer.__init__ (5.23.0)"
 _DISTRIBUTED = (
     "transformers src/transformers/distributed/configuration_utils.py DistributedConfig (5.23.0)"
 )
-
-
-def _degree(k: Knobs, name: str) -> int:
-    return max(int(k.get(name) or 1), 1)
 
 
 @demand(
@@ -73,7 +69,7 @@ def pipeline_has_no_shards(k: Knobs) -> bool:
     Fails: knobs(framework="transformers 5.23", pp=2, dp=4)
     Passes: knobs(framework="transformers 5.23", pp=2, tp=4, dp=1)
     """
-    return _degree(k, "pp") > 1 and data_parallel(k) > 1
+    return degree(k, "pp") > 1 and data_parallel(k) > 1
 
 
 @pipeline_has_no_shards.message
@@ -211,7 +207,7 @@ def experts_span_whole_tensor_groups(k: Knobs) -> bool:
     Fails: knobs(framework="transformers 5.23", ep=2, tp=4, dp_shard=2)
     Passes: knobs(framework="transformers 5.23", ep=4, tp=4, dp_shard=2)
     """
-    ep, tp = _degree(k, "ep"), _degree(k, "tp")
+    ep, tp = degree(k, "ep"), degree(k, "tp")
     if ep == 1:
         return False
     return ep % tp != 0 or (_shards(k) * tp) % ep != 0
@@ -225,12 +221,12 @@ def _shards(k: Knobs) -> int:
 
 @experts_span_whole_tensor_groups.message
 def _(k: Knobs) -> str:
-    return f"ep {k.ep} with tp {_degree(k, 'tp')} and fsdp_size {_shards(k)}"
+    return f"ep {k.ep} with tp {degree(k, 'tp')} and fsdp_size {_shards(k)}"
 
 
 @experts_span_whole_tensor_groups.fix
 def _(k: Knobs) -> Mapping[str, Any]:
-    tp = _degree(k, "tp")
+    tp = degree(k, "tp")
     legal = [d * tp for d in divisors(_shards(k))]
     return {"ep": min(legal, key=lambda e: abs(e - k.ep))}
 
@@ -252,7 +248,7 @@ def split_attention_is_sdpa(k: Knobs) -> bool:
     Fails: knobs(framework="transformers 5.23", cp=2, attn_implementation="flash_attention_2")
     Passes: knobs(framework="transformers 5.23", cp=2, attn_implementation="sdpa")
     """
-    if _degree(k, "ring_cp" if k.get("ring_cp") else "cp") == 1 or _degree(k, "ulysses") > 1:
+    if degree(k, "ring_cp" if k.get("ring_cp") else "cp") == 1 or degree(k, "ulysses") > 1:
         return False
     return k.get("attn_implementation", "sdpa") != "sdpa" or k.get("causal", True) is False
 
@@ -286,7 +282,7 @@ def native_tp_divides_key_value_heads(k: Knobs) -> bool:
     """
     if runs_deepspeed(k) or k.get("use_megatron_lm", False):
         return False
-    return _degree(k, "tp") > 1 and k.num_key_value_heads % k.tp != 0
+    return degree(k, "tp") > 1 and k.num_key_value_heads % k.tp != 0
 
 
 @native_tp_divides_key_value_heads.message

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from meshwright.base.finding import Finding, Severity
-from meshwright.frameworks.merging import told_together
 from meshwright.frameworks.read import read_text
 from meshwright.rules.lint import lint
+from meshwright.rules.together import told_together
 
 
 def note(code: str, key: str, line: int, *, reason: str = "") -> Finding:
