@@ -51,7 +51,11 @@ WRITTEN_AS = (  # what the column `framework` begins with or holds, and the fram
     ("deepspeed", "deepspeed"),
     ("hf trainer", "hf-trainer"),
     ("torchtune", "torchtitan"),
-    ("fsdp", "hf-trainer"),
+    ("composer", "meshwright"),  # FSDP of trainers that no table describes
+    ("levanter", "meshwright"),
+    ("fms-fsdp", "meshwright"),
+    ("lit-gpt", "meshwright"),
+    ("fsdp", "torch-fsdp"),
 )
 OWN = "meshwright"  # frameworks that no table describes are written as a plan of our own
 SAME = 0.005  # relative difference of two predictions that are equal

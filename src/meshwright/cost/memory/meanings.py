@@ -41,8 +41,9 @@ MEMORY: dict[str, Meaning] = {
     "upper": _stack("(peak + gathered_more) * (1 + upper_share) + upper_gib"),
     "weights": _exact("parameters * param_bytes / (shards under ZeRO-3)", ZERO),
     "weights.fp8_copies": _stack(
-        "matrix weights * 2 copies (1 beside 8-bit weights) of the products' width",
-        "Transformer Engine, fp8 weight caching",
+        "matrix weights * 2 copies (one less beside 8-bit weights, and in FP8 on Blackwell) of the "
+        "products' width / (shards under ZeRO-3)",
+        "Transformer Engine, fp8 weight caching, is_non_tn_fp8_gemm_supported",
     ),
     "gradients": _exact("trained parameters * grad_bytes / (shards under ZeRO-2 and 3)", ZERO),
     "optimizer": _exact(

@@ -137,10 +137,15 @@ def _fp8_copy(job: Job) -> Any:
     """Bytes per matrix weight of 8-bit or narrower copies, one for each direction of use.
 
     Transformer Engine keeps the row-wise and the column-wise copy beside a 16-bit weight, and the
-    second beside an 8-bit one.
+    second beside an 8-bit one. Blackwell multiplies 8-bit matrices in any layout, so that one copy
+    scaled as a whole serves both directions. Gathered weights (ZeRO-3) are copied and freed layer
+    by layer.
     """
     plan = job.plan
     precision = np.asarray(plan.precision)
     width = np.array([INPUT_BYTES[p] for p in sorted(INPUT_BYTES)])[precision]
-    copies = np.where(np.asarray(plan.param_bytes) > 1, 2.0, 1.0)
-    return np.where(precision >= int(Precision.FP8), copies * width, 0.0)
+    any_layout = job.cluster.gpu.generation.startswith("blackwell")
+    directions = np.where((precision == int(Precision.FP8)) & any_layout, 1.0, 2.0)
+    copies = directions - np.where(np.asarray(plan.param_bytes) > 1, 0.0, 1.0)
+    shards = np.where(np.asarray(plan.zero_stage) >= 3, shard_group(plan), 1)
+    return np.where(precision >= int(Precision.FP8), copies * width / shards, 0.0)
