@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+import traceback
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -163,10 +164,16 @@ def refusal(subject: Subject, config: Config) -> str:
             warnings.simplefilter("ignore")
             subject.judge(config)
     except (Exception, SystemExit) as error:  # whatever it raises
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {str(error) or _raised_in(error)}"
     finally:
         logging.disable(logging.NOTSET)
     return ""
+
+
+def _raised_in(error: BaseException) -> str:
+    """The line that raised an error without a message."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].name}: {frames[-1].line}" if frames else ""
 
 
 def perturbed(

@@ -6,8 +6,8 @@ import importlib
 import os
 import sys
 from contextlib import contextmanager
-from types import ModuleType
-from typing import TYPE_CHECKING
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 if TYPE_CHECKING:
@@ -51,3 +51,21 @@ class _Empty(ModuleType):
         made = type(name, (), {"__class_getitem__": classmethod(lambda cls, _: cls)})
         setattr(self, name, made)
         return made
+
+
+def stage(index: int, count: int, degree: int) -> Any:
+    """What a schedule asks of a stage."""
+    return SimpleNamespace(
+        stage_index=index,
+        num_stages=count,
+        group_size=degree,
+        group_rank=0,
+        group=None,
+        device="cpu",
+        has_backward=True,
+        is_first=index == 0,
+        is_last=index == count - 1,
+        stage_index_to_group_rank={n: n % degree for n in range(count)},
+        submod=SimpleNamespace(modules=list),
+        dw_builder=None,
+    )

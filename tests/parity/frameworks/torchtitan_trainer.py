@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib
 from contextlib import ExitStack
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from comparing import PER_NODE, Config, Subject, perturbed
-from fake_ranks import fake_world, stand_in
+from fake_ranks import fake_world, stage, stand_in
 
 if TYPE_CHECKING:
     import random
@@ -191,24 +190,6 @@ def _schedule(pipeline: Any, parallelism: Any, training: Any, num_stages: int) -
         local_batch_size=training.local_batch_size,
         stages=stages,
         loss_fn=lambda *_: (0, 0),
-    )
-
-
-def stage(index: int, count: int, degree: int) -> Any:
-    """What a schedule asks of a stage."""
-    return SimpleNamespace(
-        stage_index=index,
-        num_stages=count,
-        group_size=degree,
-        group_rank=0,
-        group=None,
-        device="cpu",
-        has_backward=True,
-        is_first=index == 0,
-        is_last=index == count - 1,
-        stage_index_to_group_rank={n: n % degree for n in range(count)},
-        submod=SimpleNamespace(modules=list),
-        dw_builder=None,
     )
 
 

@@ -7,10 +7,37 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
-from meshwright.rules.framework.megatron.sources import is_meant
+from meshwright.rules.framework.megatron.sources import degree, is_meant
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
+
+
+@demand(
+    "MOD336",
+    "Warm-up and flush overlap without overlapped transfers",
+    severity=Severity.ERROR,
+    section="5.3",
+    scope="megatron-core>=0.10",
+    source=sources.PARALLEL_CONFIG,
+    consequence='ValueError: "Pipeline parallel communication overlapping in warmup and flush is '
+    'only compatible with overlap_p2p_comm but not batch_p2p_comm."',
+    says="overlapped warm-up and flush with vpp {vpp}, overlapped transfers {overlap_pp}",
+    suggest={"overlap_pp_warmup_flush": False},
+)
+def warmup_overlaps_what_overlaps(k: Knobs) -> bool:
+    """Only the interleaved schedule overlaps its transfers, and only where it is not told not to.
+
+    The command line turns overlapped transfers off for every other schedule.
+
+    Fails: megatron-lm 0.19: --overlap-p2p-communication-warmup-flush
+        --pipeline-model-parallel-size 2 --hidden-size 1024
+    Passes: megatron-lm 0.19: --overlap-p2p-communication-warmup-flush
+        --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2
+    """
+    if not k.overlap_pp_warmup_flush or not is_meant(k, "overlap_pp_warmup_flush"):
+        return False
+    return degree(k, "vpp") <= 1 or k.get("overlap_pp", True) is False
 
 
 @demand(

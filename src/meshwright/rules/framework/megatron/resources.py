@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Severity
 from meshwright.rules.demand import demand
 from meshwright.rules.framework.megatron import sources
-from meshwright.rules.framework.megatron.sources import has_expandable_segments, integer
+from meshwright.rules.framework.megatron.sources import (
+    has_expandable_segments,
+    integer,
+    is_meant,
+)
 
 if TYPE_CHECKING:
     from meshwright.frameworks.knobs import Knobs
@@ -118,8 +122,8 @@ def offload_takes_another_path(k: Knobs) -> bool:
     scope="megatron-core>=0.16",
     source=f"{sources.CONFIG}; {sources.ARGUMENTS}",
     consequence='AssertionError: "Fine-grained activation offloading is only supported with '
-    'transformer_engine implementation"; ValueError: "attn_proj cannot be set to offload_modules '
-    'alone without core_attn"',
+    'transformer_engine implementation", or a bare one where no module is named; ValueError: '
+    '"attn_proj cannot be set to offload_modules alone without core_attn"',
     says="offload_modules {offload_modules} with transformer_impl {transformer_impl}, "
     "cpu_offloading {cpu_offloading}, recompute_modules {recompute_modules}",
 )
@@ -133,6 +137,7 @@ def module_offload_has_limits(k: Knobs) -> bool:
     Fails: megatron-lm 0.19: --fine-grained-activation-offloading --offload-modules attn_proj
     Fails: megatron-lm 0.19: --fine-grained-activation-offloading --offload-modules moe_act
         --recompute-modules moe
+    Fails: megatron-lm 0.19: --fine-grained-activation-offloading --hidden-size 4096
     Passes: megatron-lm 0.19: --fine-grained-activation-offloading
         --offload-modules core_attn attn_proj --transformer-impl transformer_engine
     """
@@ -143,6 +148,7 @@ def module_offload_has_limits(k: Knobs) -> bool:
     return bool(
         k.get("transformer_impl", "transformer_engine") != "transformer_engine"
         or k.get("cpu_offloading")
+        or (not modules and is_meant(k, "offload_modules"))
         or ("attn_proj" in modules and "core_attn" not in modules)
         or inside_moe
     )

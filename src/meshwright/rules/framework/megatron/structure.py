@@ -120,6 +120,28 @@ def neighbors_were_the_same_rank(k: Knobs) -> bool:
 
 
 @demand(
+    "MOD119",
+    "An end of the pipeline without layers (Megatron)",
+    severity=Severity.ERROR,
+    section="5.1",
+    scope="megatron-core>=0.11",
+    source=sources.CONFIG,
+    consequence='ValueError: "num_layers_in_first_pipeline_stage must be larger than 0"',
+    says="first_stage_layers {first_stage_layers}, last_stage_layers {last_stage_layers}",
+)
+def ends_hold_layers(k: Knobs) -> bool:
+    """A stage for the embedding alone is made by a layout, or by counting it as a layer.
+
+    Fails: megatron-lm 0.19: --decoder-first-pipeline-num-layers 0 --num-layers 22
+        --pipeline-model-parallel-size 3
+    Passes: megatron-lm 0.19: --decoder-first-pipeline-num-layers 2 --num-layers 22
+        --pipeline-model-parallel-size 3
+    """
+    ends = ("first_stage_layers", "last_stage_layers")
+    return any(k.is_stated(end) and k.get(end, 1) <= 0 for end in ends)
+
+
+@demand(
     "MOD118",
     "More than one way to state virtual stages",
     severity=Severity.ERROR,
