@@ -260,6 +260,45 @@ native_experts_stop_at_two.fix(set_to(zero_stage=2))
 
 
 @demand(
+    "DAT294",
+    "Experts without tokens under ZeRO-3",
+    severity=Severity.WARNING,
+    section="4.2",
+    scope="deepspeed; transformers; accelerate",
+    source="DeepSpeed issues 5066 and 7461; deepspeed/utils/z3_leaf_module.py (0.14), "
+    "deepspeed/runtime/zero/leaf_module_config.py (0.19.8)",
+    consequence="the run hangs in a collective after some steps: an expert that has no tokens on a "
+    "rank is neither gathered nor reduced there, while the other ranks wait for it",
+    confidence="read",
+    says="a model of {num_experts} experts at ZeRO stage 3, whose experts are gathered one by one: "
+    "set the MoE block as a leaf module",
+)
+def every_rank_gathers_every_expert(k: Knobs) -> bool:
+    """ZeRO-3 gathers a module when it runs, on all ranks at once; experts run where tokens are.
+
+    A leaf module is gathered as a whole, whichever of its parts run. DeepSpeed from 0.18 on knows
+    the blocks of Mixtral, Qwen2-MoE and Qwen3-MoE by itself, and transformers 5 keeps the experts
+    of a layer in one tensor. LLaMA-Factory sets leaf modules, and is not judged.
+
+    Fails: knobs(framework="deepspeed 0.16", zero_stage=3, num_experts=8)
+    Passes: knobs(framework="deepspeed 0.16", zero_stage=2, num_experts=8)
+    Passes: knobs(framework="deepspeed 0.16", zero_stage=3, num_experts=8,
+        leaf_modules="MixtralSparseMoeBlock")
+    """
+    if not runs_deepspeed(k) or _stage(k) != 3 or k.get("native_moe", False):
+        return False
+    if k.framework == "llama-factory" or _keeps_experts_together(k):
+        return False
+    return (k.get("num_experts") or 0) > 1 and not k.get("leaf_modules") and (k.get("ep") or 1) == 1
+
+
+def _keeps_experts_together(k: Knobs) -> bool:
+    """Whether the trainer's stated version holds a layer's experts in one tensor."""
+    major = k.version.split(".")[0]
+    return k.framework == "hf-trainer" and major.isdigit() and int(major) >= 5
+
+
+@demand(
     "DAT250",
     "managed_gradient_accumulation=false with pipeline or overlap",
     severity=Severity.ERROR,
