@@ -83,6 +83,15 @@ _FEEDS = frozenset(  # variables that fields of the plan or dimensions of the mo
         *("liger_fused_loss", "quantized_bits", "rl_backend", "train_iters", "train_samples"),
     }
 )
+_SPOKEN = (
+    frozenset(  # names whose meaning is in the plan or the model, even where nothing cites them
+        {
+            *("finetuning_type", "tuner_type", "train_type", "torch_dtype", "dtype", "_target_"),
+            *("hf_model_id", "fsdp_activation_checkpointing", "pipeline_dtype", "mixed_precision"),
+            *("distributed_type", "is_llama_config", "adapter", "strategy", "use_mcore_models"),
+        }
+    )
+)
 _DECIDED = (
     _FEEDS - {"train_iters"} | _MACHINE | _BATCH | _WORK | _LENGTH | {"cross_entropy_fusion_impl"}
 )
@@ -103,7 +112,7 @@ def with_the_rest(
     if expressed.text:
         return expressed
     settings = dict(expressed.settings)
-    settings |= _model(reading, job, target, version, settings)
+    settings |= _model(reading, job, target, settings)
     more = _namesakes(reading, target, version, settings)
     more |= _candidates(reading, target, version, settings)
     base = _facts(target, version, settings, job)
@@ -117,11 +126,12 @@ def with_the_rest(
 
 
 def _model(
-    reading: Reading, job: Job, target: Framework, version: str, settings: Mapping[str, Any]
+    reading: Reading, job: Job, target: Framework, settings: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The model by the name that the source gives it, or by the one its publisher does."""
-    known = target.table.of_variable("model_name", version)
-    written = [f.name for f in known if settings.get(f.name) == job.model.name]
+    if target.name == "torchtitan":  # whose registry has names of its own
+        return {}
+    written = [n for n, v in settings.items() if isinstance(v, str) and v == job.model.name]
     name = reading.value("model_name")
     stated = name if isinstance(name, str) and "/" in name else ""
     if written and not stated:
@@ -218,7 +228,8 @@ def _is_nested(name: str, settings: Mapping[str, Any]) -> bool:
 def _as_written(field: Field, value: Any) -> Any:
     """A value as the field takes it, whole numbers without a point."""
     typed = field.read(value)[0]
-    return int(typed) if isinstance(typed, float) and typed.is_integer() and typed >= 1 else typed
+    counts = field.type == "int" or field.variable.endswith(("_steps", "_epochs"))
+    return int(typed) if counts and isinstance(typed, float) and typed.is_integer() else typed
 
 
 def _takes(field: Field, value: Any) -> bool:
@@ -294,7 +305,8 @@ def left_behind(
     again = {(*_plain(s.spelled), str(s.value)) for s in stated_settings(after)}
     for setting in stated_settings(before):
         names = variables.get(setting.name, [])
-        if not names and (*_plain(setting.spelled), str(setting.value)) in again:
+        same = (*_plain(setting.spelled), str(setting.value)) in again
+        if not names and (same or _plain(setting.spelled)[0] in _SPOKEN):
             carried += 1
             continue
         if told & {*names}:
@@ -331,6 +343,8 @@ def _is_carried(
     jobs: tuple[Job, Job],
 ) -> bool:
     """Whether what a setting says is said again: in the job, or as the same variable."""
+    if any(n in FIELDS or n in SHAPE for n in held):
+        return True  # the plan's changes are told
     if held:
         return all(_is_same(n, before, after, jobs) for n in held)
     if _FEEDS & {*names}:
@@ -353,7 +367,9 @@ def _is_same(name: str, before: Reading, after: Reading, jobs: tuple[Job, Job]) 
     noun = _NOUNS[name]
     own = getattr(getattr(first.workload, noun), name)
     theirs = getattr(getattr(second.workload, noun), name)
-    return _is_close(own, theirs) or _is_close(before.value(name), after.value(name))
+    return (
+        own == theirs or _is_close(own, theirs) or _is_close(before.value(name), after.value(name))
+    )
 
 
 def _is_close(first: Any, second: Any) -> bool:

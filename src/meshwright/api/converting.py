@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
 
-__all__ = ["Conversion", "convert_files", "written"]
+__all__ = ["Conversion", "again_of", "conversion", "convert_files", "written"]
 _REFUSES = "CFG302"  # the target cannot run it
 _FULL = "CFG304"  # it runs out of memory there
 _NAMELESS = "model"  # a shape that no name is stated for
@@ -93,7 +93,7 @@ def convert_files(
         )
     reading, known = stated(readings[0], given)
     drafted = draft(reading, model=known, cluster=cluster_of(reading, given))
-    return conversion(reading, drafted, target, to_version or _same_version(reading, target))
+    return conversion(reading, drafted, target, to_version)
 
 
 def _same_version(reading: Reading, target: Framework) -> str:
@@ -108,6 +108,7 @@ def conversion(
     """The conversion of a drafted job; MeshwrightError for a framework that is only read."""
     from meshwright.api.carried import with_the_rest
 
+    version = version or _same_version(reading, target)
     if target.express is None:
         raise MeshwrightError(f"{target.name} is read, not written", hint="try another framework")
     expressed = target.express(_fitting(drafted.job, target), version)
@@ -164,7 +165,7 @@ def _told(
     lost += [bearing_finding(s, target) for s in bearing]
     lost += _left_out(drafted.job, expressed, target)
     lost += [plain_finding(plain, target)] if plain else []
-    lost += _overflow(drafted.job, before, then, target)
+    lost += _overflow(before, then, _with_own_stack(again, after), target)
     return Conversion(
         source=reading.config.framework.name,
         target=target.name,
@@ -232,6 +233,11 @@ def _of_program(job: Job, target: Framework) -> dict[str, Any]:
     return {n: getattr(job.workload, n) for n in _HOLD_BATCH if n in names} | held
 
 
+def again_of(files: Mapping[str, str], job: Job, target: Framework, version: str = "") -> Reading:
+    """The reading of written files, with what the program around them is told of the job."""
+    return _read_again(files, job, target, version)[0]
+
+
 def _unusual(left: Mapping[str, Any]) -> dict[str, Any]:
     """What a program would not do of its own accord."""
     from meshwright.plan.words import FIELDS, word
@@ -260,23 +266,32 @@ def _predictions(drafted: Drafted, after: Job) -> tuple[Prediction | None, Predi
     return predict(drafted.job), predict(after)
 
 
+def _with_own_stack(again: Reading, after: Job) -> Job:
+    """The job as it is run by the target's own software, not by the source's."""
+    from meshwright.frameworks.jobs import draft
+
+    return replace(after, stack=draft(again, model=after.model, cluster=after.cluster).job.stack)
+
+
 def _overflow(
-    job: Job, before: Prediction | None, after: Prediction | None, target: Framework
+    before: Prediction | None, after: Prediction | None, own: Job, target: Framework
 ) -> list[Finding]:
-    """A finding if what fitted before does not fit afterwards."""
+    """A finding if what fitted before does not fit afterwards, by either software's habits."""
     from meshwright.base.units import GIB
+    from meshwright.cost.predict import predict
 
     if before is None or after is None:
         return []
-    room = job.cluster.gpu.memory_bytes
-    if before.required_bytes > room or after.required_bytes <= room:
+    room = own.cluster.gpu.memory_bytes
+    peak = max(float(after.peak_bytes), float(predict(own).peak_bytes))
+    if before.peak_bytes > room or peak <= room:
         return []
     return [
         Finding(
             code=_FULL,
             severity=Severity.WARNING,
-            message=f"{after.required_bytes / GIB:.1f} GiB in {target.title} do not fit on a GPU "
-            f"of {room / GIB:.1f} GiB, {before.required_bytes / GIB:.1f} GiB did",
+            message=f"{peak / GIB:.1f} GiB in {target.title} do not fit on a GPU of "
+            f"{room / GIB:.1f} GiB, {before.peak_bytes / GIB:.1f} GiB did",
             confidence="predicted",
             hint="run `meshwright plan` for a plan that fits there",
         )

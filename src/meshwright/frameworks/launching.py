@@ -25,6 +25,7 @@ _COMMANDS = {
 }
 _MESHED = "accelerate launch{machine} --config_file accelerate.yaml train.py {file}"
 _TRAINERS = frozenset({"hf-trainer", "llama-factory", "axolotl", "ms-swift"})
+ENGINE, ENGINE_FILE = "ds_config.", "ds_config.json"  # DeepSpeed's settings beside accelerate's
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 _LAUNCHERS = frozenset({"NPROC_PER_NODE", "NNODES", "NODE_RANK", "FORCE_TORCHRUN", "WORLD_SIZE"})
 
@@ -79,11 +80,13 @@ def beside(target: Framework, expressed: Expressed) -> tuple[dict[str, Any], dic
     """
     settings = dict(expressed.settings)
     others: dict[str, Any] = {}
+    if target.name == "accelerate" and (engine := _taken(settings, ENGINE)):
+        others[ENGINE_FILE] = engine
     if target.name not in _TRAINERS:
         return settings, others
     if engine := _taken(settings, "deepspeed."):
-        settings["deepspeed"] = "ds_config.json"
-        others["ds_config.json"] = engine
+        settings["deepspeed"] = ENGINE_FILE
+        others[ENGINE_FILE] = engine
     if target.name == "hf-trainer" and (mesh := _taken(settings, "parallelism_config.")):
         others["accelerate.yaml"] = _accelerate(mesh, settings, expressed.launch)
     return settings, others

@@ -12,7 +12,7 @@ from meshwright.frameworks.framework import Framework, all_frameworks
 from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.reading import Config, Reading, table_values
 from meshwright.frameworks.saved import saved_values
-from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source
+from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Source, Value
 from meshwright.frameworks.text import parse_source, syntax_of
 from meshwright.frameworks.versions import split_version
 
@@ -121,6 +121,20 @@ def read_parsed(
     values = saved_values(config) | table_values(config)
     values |= framework.interpret(config, values)
     return Reading(config=config, values=values)
+
+
+def on_machine(reading: Reading, counts: Mapping[str, int]) -> Reading:
+    """The reading as it means on so many GPUs and nodes, where the files do not state them.
+
+    `counts` are variables: num_gpus, num_nodes, gpus_per_node.
+    """
+    known = {name: Value(value=n) for name, n in counts.items() if not reading.is_stated(name)}
+    if not known:
+        return reading
+    config = replace(reading.config, launch={**reading.config.launch, **known})
+    values = saved_values(config) | table_values(config)
+    values |= config.framework.interpret(config, values)
+    return replace(reading, config=config, values=values)
 
 
 def resolve(

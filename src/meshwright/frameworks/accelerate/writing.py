@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from meshwright.frameworks.deepspeed.writing import automatic, batch, zero_settings
 from meshwright.frameworks.framework import Expressed
 from meshwright.frameworks.hugging_face.widths import kind_of
 from meshwright.frameworks.hugging_face.writing import (
@@ -18,6 +19,7 @@ from meshwright.frameworks.hugging_face.writing import (
     steps_of,
 )
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
+from meshwright.frameworks.launching import ENGINE, ENGINE_FILE
 
 if TYPE_CHECKING:
     from meshwright.frameworks.framework import Framework
@@ -38,13 +40,14 @@ _PROGRAM = (
     *("flash_attention", "optimizer", "loss_chunks", "optimizer_state_bytes"),
 )
 _REASONS = {**REASONS, **dict.fromkeys(_PROGRAM, "it is the program's")}
+_ELSEWHERE = " outside its Megatron-LM plugin, which is not written"
 _KINDS = {"deepspeed": "DEEPSPEED", "fsdp": "FSDP", "ddp": "MULTI_GPU"}
 
 
 def write(own: Framework, job: Job, version: str) -> Expressed:
     """The settings that state a job, what they do not say, and what accelerate cannot run."""
     plan = job.plan.row(0)
-    refused = refusals(plan, MESH, own.title, inline=False)
+    refused = refusals(plan, MESH, own.title, elsewhere=_ELSEWHERE)
     settings = {**_launched(job, plan), **_sharding(job, plan), **mesh_settings(plan, MESH)}
     gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(
@@ -58,10 +61,11 @@ def write(own: Framework, job: Job, version: str) -> Expressed:
 def _launched(job: Job, plan: Plan) -> dict[str, Any]:
     gpus, per_node = job.cluster.num_gpus, max(job.cluster.gpus_per_node, 1)
     mixed = half_of(plan) if kind_of(plan) != "pure" else ""
+    by_file = runs_by(plan) == "deepspeed" and (plan.tp > 1 or plan.ep > 1)
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": _KINDS[runs_by(plan)],
-        "mixed_precision": mixed or "no",
+        **({} if by_file else {"mixed_precision": mixed or "no"}),
         "num_machines": -(-gpus // per_node),
         "num_processes": gpus,
     }
@@ -86,6 +90,10 @@ def _sharding(job: Job, plan: Plan) -> dict[str, Any]:
 
 def _deepspeed(job: Job, plan: Plan) -> dict[str, Any]:
     prefix = "deepspeed_config."
+    if plan.tp > 1 or plan.ep > 1:  # which the plugin's own settings have no words for
+        whole = {**batch(job, plan), **zero_settings(plan), **automatic(plan)}
+        named: dict[str, Any] = {prefix + "deepspeed_config_file": ENGINE_FILE}
+        return named | {ENGINE + name: value for name, value in whole.items()}
     settings: dict[str, Any] = {
         prefix + "zero_stage": int(plan.zero_stage),
         prefix + "gradient_accumulation_steps": steps_of(job),

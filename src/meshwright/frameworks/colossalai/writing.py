@@ -88,7 +88,10 @@ def _refused(plan: Plan) -> dict[str, str]:
     """Why ColossalAI cannot run the plan at all."""
     found: dict[str, str] = {}
     if plan.zero_stage == 3 and plan.dp * plan.cp > 1:
-        found["zero_stage"] = "the hybrid plugin shards optimizer states and gradients only"
+        found["zero_stage"] = (
+            "the hybrid plugin shards optimizer states and gradients only; Gemini, which shards "
+            "weights too, is not written"
+        )
     if plan.pp > 1 and plan.zero_stage == 2:
         found["zero_stage"] = "with a pipeline only optimizer states are sharded"
     if plan.pp > 1 and int(plan.schedule) not in _STYLES:

@@ -52,7 +52,7 @@ def write(own: Any, job: Job, version: str) -> Expressed:
     """The settings that state a job, what they do not say, and what DeepSpeed cannot run."""
     plan = job.plan.row(0)
     refused = refusals(plan)
-    settings = {**_batch(job, plan), **_optimizer(job, plan), **zero_settings(plan), **_mesh(plan)}
+    settings = {**batch(job, plan), **_optimizer(job, plan), **zero_settings(plan), **_mesh(plan)}
     gone = unsaid(framework("deepspeed"), version, settings, job, but_not=refused)
     return Expressed(
         settings=settings,
@@ -82,7 +82,7 @@ def refusals(plan: Plan) -> dict[str, str]:
     return found
 
 
-def _batch(job: Job, plan: Plan) -> dict[str, Any]:
+def batch(job: Job, plan: Plan) -> dict[str, Any]:
     """The triad: sequences of a step, of a micro-batch, and micro-batches of a step."""
     steps = max(int(num_microbatches(job)), 1)
     return {

@@ -87,18 +87,22 @@ def runs_by(plan: Plan) -> str:
     return "fsdp" if stage == 3 else "ddp"
 
 
-def refusals(plan: Plan, mesh: Mesh, title: str, *, inline: bool = True) -> dict[str, str]:
+def refusals(
+    plan: Plan, mesh: Mesh, title: str, *, inline: bool = True, elsewhere: str = ""
+) -> dict[str, str]:
     """Why no trainer on top of transformers can run the plan.
 
-    `inline` tells that DeepSpeed's JSON may stand in place, with its AutoTP and AutoEP.
+    `inline` tells that DeepSpeed's JSON may stand in place, with its AutoTP and AutoEP;
+    `elsewhere` what of the same name has model parallelism of another kind.
     """
     found: dict[str, str] = {}
     if plan.pp > 1:
-        found["pp"] = f"{title} has no pipeline parallelism"
+        found["pp"] = f"{title} has no pipeline parallelism{elsewhere}"
     zero = runs_by(plan) == "deepspeed"
     for variable, degree, field in (("tp", plan.tp, mesh.tp), ("ep", plan.ep, mesh.ep)):
         if degree > 1 and not (inline if zero else field):
-            found[variable] = f"{title} has no setting for it" + " under DeepSpeed" * zero
+            under = " under DeepSpeed" * zero
+            found[variable] = f"{title} has no setting for it{under}{elsewhere}"
     if plan.cp > 1 and not context_field(plan, mesh):
         found["context_parallel"] = f"{title} does not run {_kind(plan)} context parallelism"
     if plan.cp > 1 and zero and plan.context_parallel != int(ContextParallel.ULYSSES):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from meshwright.plan.plan import Plan
 
 MESH = Mesh()
+_ELSEWHERE = " on transformers; its back end of mcore_adapter (USE_MCA=1) is not written"
 _REASONS = {
     **REASONS,
     "param_bytes": "what trains is kept in fp32, unless pure_bf16; frozen weights have 16 bits",
@@ -39,7 +40,7 @@ _REASONS = {
 def write(own: Framework, job: Job, version: str) -> Expressed:
     """The settings that state a job, what they do not say, and what cannot be run."""
     plan = job.plan.row(0)
-    refused = refusals(plan, MESH, own.title)
+    refused = refusals(plan, MESH, own.title, elsewhere=_ELSEWHERE)
     settings = {**_trained(job, plan), **_tuning(plan), **_run(plan), **mesh_settings(plan, MESH)}
     gone = unsaid(own, version, settings, job, but_not=refused)
     return Expressed(

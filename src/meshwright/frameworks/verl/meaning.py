@@ -265,8 +265,10 @@ def _common(m: Meanings, names: Names) -> None:
     path = m.field(*names.model)
     if m.is_stated(*names.model) and isinstance(path, str):
         m.give("model_name", path, *names.model)
-    m.give("precision", "bf16")
-    m.give("bf16", True)
+    dtypes = (names.megatron + "dtype", names.fsdp + "dtype")
+    half = "fp16" if "float16" in [m.config.stated(name) for name in dtypes] else "bf16"
+    m.give("precision", half, *dtypes)
+    m.give(half, True, *dtypes)
     m.give("flash_attention", True)
     m.give("optimizer", "adam")
     unpadded = bool(m.field(*names.padding))

@@ -56,8 +56,8 @@ def express(job: Job, version: str) -> Expressed:
 def _refused(plan: Plan, *, fsdp: bool) -> dict[str, str]:
     """Why verl cannot run the plan at all."""
     found: dict[str, str] = {}
-    if int(plan.precision) != int(Precision.BF16):
-        found["precision"] = "actors train in bf16"
+    if int(plan.precision) not in (int(Precision.BF16), int(Precision.FP16)):
+        found["precision"] = "actors train in bf16 or fp16"
     if plan.pp > 1 and plan.schedule != int(Schedule.ONE_F_ONE_B):
         found["schedule"] = f"pipelines run 1F1B, not {word('schedule', plan.schedule)}"
     if fsdp:
@@ -102,6 +102,8 @@ def _fsdp(plan: Plan, job: Job) -> dict[str, Any]:
         f + "model_dtype": "bfloat16" if plan.param_bytes == _NARROW else "fp32",
         MODEL + "enable_gradient_checkpointing": plan.recompute == int(Recompute.FULL),
     }
+    if plan.precision == int(Precision.FP16):
+        settings[f + "dtype"] = "float16"
     if plan.dp_replicate > 1:
         settings[f + "fsdp_size"] = job.cluster.num_gpus // int(plan.dp_replicate)
     if plan.offload_params and plan.offload_optimizer == 1:
@@ -121,6 +123,8 @@ def _megatron(job: Job, plan: Plan) -> dict[str, Any]:
         m + "sequence_parallel": bool(plan.sequence_parallel),
         m + "use_distributed_optimizer": bool(plan.zero_stage),
     }
+    if plan.precision == int(Precision.FP16):
+        settings[m + "dtype"] = "float16"
     ddp = m + "override_ddp_config."
     if plan.grad_bytes == _NARROW:
         settings[ddp + "grad_reduce_in_fp32"] = False

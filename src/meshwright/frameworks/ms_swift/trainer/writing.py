@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meshwright.plan.plan import Plan
 
 _MESH = Mesh(ulysses="sequence_parallel_size")
+_ELSEWHERE = " on transformers; ms-swift-megatron has"
 _HALVES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
@@ -34,7 +35,7 @@ def express(job: Job, version: str) -> Expressed:
     """The settings that state a job, what they do not say, and what cannot be run."""
     own = by_name("ms-swift")
     plan = job.plan.row(0)
-    refused = refusals(plan, _MESH, own.title)
+    refused = refusals(plan, _MESH, own.title, elsewhere=_ELSEWHERE)
     settings = {**_trained(job, plan), **_tuning(plan), **_run(plan)}
     if plan.cp > 1:
         settings["sequence_parallel_size"] = int(plan.cp)

@@ -290,6 +290,11 @@ def _program(launch: Launch) -> None:
         _until_script(launch, rest, _DEEPSPEED)
     elif name == "accelerate":
         _accelerate(launch, rest)
+    elif name == "ray" and (at := next((i for i, a in enumerate(rest) if a.text == "--"), 0)):
+        launch.programs.append(f"{name} {rest[0].text or ''}".strip())
+        launch.rest = rest[at + 1 :]  # what is submitted; the options before it are ray's own
+        if launch.rest:
+            _program(launch)
     elif name in _WITH_COMMANDS and rest and not is_flag(rest[0]):
         launch.programs.append(f"{name} {rest[0].text or ''}".strip())
         launch.rest = rest[1:]

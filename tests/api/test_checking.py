@@ -1,0 +1,60 @@
+"""`check_files` and `check_text`: what is given beside the files, and what is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.api.checking import Given, check_files, check_text, cluster_of, stated
+from meshwright.base.errors import MeshwrightError
+from meshwright.frameworks.read import read_text
+
+SCRIPT = (
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 32 --hidden-size 4096 "
+    "--num-attention-heads 32 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 "
+    "--tensor-model-parallel-size {tp} --bf16 --vocab-size 32000\n"
+)
+
+
+def test_a_text_is_checked_like_a_file(tmp_path):
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.format(tp=3))
+    (file,) = check_files([path], compare=False).files
+    text = check_text(SCRIPT.format(tp=3), file="train.sh", compare=False)
+    assert [f.code for f in file.findings] == [f.code for f in text.findings]
+    assert any(f.code == "MOD103" for f in file.findings)
+    assert file.framework == "megatron-lm"
+
+
+def test_what_cannot_be_read_is_one_file_of_the_report(tmp_path):
+    broken = tmp_path / "ds_config.json"
+    broken.write_text('{"train_batch_size": ')
+    whole = tmp_path / "train.sh"
+    whole.write_text(SCRIPT.format(tp=2))
+    report = check_files([broken, whole], compare=False)
+    assert [bool(f.error) for f in report.files] == [True, False]
+
+
+def test_a_folders_other_files_are_skipped(tmp_path):
+    other = tmp_path / "notes.json"
+    other.write_text('{"title": "a", "author": "b"}')
+    report = check_files([other], only_recognized=True, compare=False)
+    assert report.files == ()
+    assert report.skipped == (str(other),)
+
+
+def test_gpus_are_counted_as_the_file_says():
+    reading = read_text(SCRIPT.format(tp=2), file="train.sh")
+    cluster = cluster_of(reading, Given(gpus="H100"))
+    assert (cluster.num_gpus, cluster.gpus_per_node) == (16, 8)
+    assert cluster_of(reading, Given(gpus="H100:4", nodes=3)).num_gpus == 12
+    assert cluster_of(reading, Given()) is None
+
+
+def test_a_variable_that_is_given_outweighs_the_file():
+    reading, model = stated(
+        read_text(SCRIPT.format(tp=2), file="train.sh"), Given(sets={"tp": "4"}, model="gpt2")
+    )
+    assert reading.value("tp") == 4
+    assert model.name == "gpt2"
+    with pytest.raises(MeshwrightError):
+        stated(reading, Given(sets={"no_such_variable": "1"}))
