@@ -26,8 +26,8 @@ def checked(text, framework="megatron-lm"):
             64,
         ),
         (
-            "--num-layers 46 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 11 "
-            "--decoder-last-pipeline-num-layers 11",
+            "--num-layers 46 --pipeline-model-parallel-size 4 "
+            "--decoder-first-pipeline-num-layers 11 --decoder-last-pipeline-num-layers 11",
             None,
         ),
     ],

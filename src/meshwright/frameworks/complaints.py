@@ -10,7 +10,7 @@ from meshwright.base.words import shown
 
 if TYPE_CHECKING:
     from meshwright.frameworks.field import Field, Table
-    from meshwright.frameworks.setting import Setting, Source
+    from meshwright.frameworks.setting import Setting
 
 _SLIP = 0.87  # likeness of a name to the one that it is a slip of
 _MOST_LONGER = 3  # letters too many
@@ -21,12 +21,16 @@ CODES = {
     "CFG104": "Key stated twice",
     "CFG105": "Key that this version does not have",
     "CFG106": "Value that cannot be read without running the script",
-    "CFG107": "Configuration that belongs to no known framework",
     "CFG108": "File that is referred to and not there",
     "CFG109": "Value that no plan can hold",
-    "CFG110": "Model that is not known",
     "CFG201": "Rules that could not be judged",
     "CFG202": "Distance from the best plan",
+    "CFG211": "Claim of bytes per parameter that is off",
+    "CFG212": "Claim of activations that is off",
+    "CFG213": "Claim of a bandwidth that tensor parallelism does not have",
+    "CFG214": "Claim of peak memory that is off",
+    "CFG215": "Claim of a peak rate that the device does not have",
+    "CFG216": "Claim of a utilization that is over another peak",
     "CFG301": "Setting that the other framework has no place for",
     "CFG302": "Plan that the other framework cannot run",
     "CFG303": "Plan that changes with the other framework's habits",
@@ -153,17 +157,4 @@ def missing_file(setting: Setting) -> Finding:
         severity=Severity.INFO,
         label="not found",
         hint="give the file beside this one on the command line",
-    )
-
-
-def no_framework(source: Source) -> Finding:
-    """CFG107."""
-    return Finding(
-        code="CFG107",
-        severity=Severity.INFO,
-        file=source.file,
-        line=1,
-        column=1,
-        message="it belongs to no known framework; its keys are read by their usual names",
-        hint="name it with --framework, as --framework deepspeed",
     )

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.names import nearest
+from meshwright.base.rows import rows_of
 from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
@@ -183,9 +181,7 @@ def load_table(package: str, framework: str) -> Table:
 
     Its columns are the names of `Field`'s attributes; lists are separated by blanks.
     """
-    text = files(package).joinpath("fields.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(io.StringIO(text))
-    return Table(framework, [_row(framework, row) for row in rows])
+    return Table(framework, [_row(framework, row) for row in rows_of(package, "fields.csv")])
 
 
 def _row(framework: str, row: dict[str, str]) -> Field:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError, UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.rows import rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +30,11 @@ class Variable:
 @cache
 def variables() -> Mapping[str, Variable]:
     """Every variable by name, in the order of the file."""
-    text = files(__package__).joinpath("variables.csv").read_text(encoding="utf-8")
     return {
         row["variable"]: Variable(
             name=row["variable"], group=row["group"], type=row["type"], meaning=row["meaning"]
         )
-        for row in csv.DictReader(io.StringIO(text))
+        for row in rows_of(__package__, "variables.csv")
     }
 
 

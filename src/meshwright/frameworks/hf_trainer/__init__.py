@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
+from meshwright.frameworks.hugging_face import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from meshwright.frameworks.reading import Config, Reading
-    from meshwright.frameworks.setting import Parsed, Setting, Value
+    from meshwright.frameworks.reading import Config
+    from meshwright.frameworks.setting import Parsed, Value
     from meshwright.plan.job import Job
 
 _OWN = frozenset(
@@ -36,7 +38,7 @@ _PROGRAMS = re.compile(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.
 
 def recognizes(parsed: Parsed) -> float:
     """Sure of the trainer's own arguments, unless another framework's stand beside them."""
-    names = {s.spelled.lstrip("-").replace("-", "_").split(".")[-1] for s in parsed.settings}
+    names = telling.ends(parsed)
     own, shared = len(names & _OWN), len(names & _SHARED)
     if not own:
         return min(0.04 * shared, 0.25)
@@ -55,16 +57,9 @@ def version_of(parsed: Parsed) -> str:
 def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value]:
     """What the arguments mean, together with a DeepSpeed or accelerate file beside them."""
     from meshwright.frameworks.hf_trainer.meaning import meaning
-    from meshwright.frameworks.hugging_face.merging import whole
+    from meshwright.frameworks.meanings import with_files
 
-    return meaning(*whole(config, values))
-
-
-def shipped(setting: Setting) -> Reading | None:
-    """A DeepSpeed JSON known by its name."""
-    from meshwright.frameworks.deepspeed.known import shipped_reading
-
-    return shipped_reading(setting)
+    return meaning(*with_files(config, values))
 
 
 def express(job: Job, version: str) -> Expressed:

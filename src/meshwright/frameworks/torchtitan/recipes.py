@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.rows import rows_of
 from meshwright.frameworks.reading import table_values
 
 if TYPE_CHECKING:
@@ -24,9 +22,8 @@ if TYPE_CHECKING:
 @cache
 def recipes() -> Mapping[str, Mapping[str, str]]:
     """Values by field, as text, of every recipe by name."""
-    text = files(__package__).joinpath("recipes.csv").read_text(encoding="utf-8")
     found: dict[str, dict[str, str]] = {}
-    for row in csv.DictReader(io.StringIO(text)):
+    for row in rows_of(__package__, "recipes.csv"):
         found.setdefault(row["recipe"], {})[row["field"]] = row["value"]
     return found
 

@@ -12,11 +12,12 @@ One CSV file a class of rules: code, title, status, reason. The status is
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+from meshwright.base.rows import rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,6 @@ class Entry:
 @cache
 def catalogue() -> tuple[Entry, ...]:
     """All entries, by code."""
-    tables = (f for f in files(__name__).iterdir() if f.name.endswith(".csv"))
-    rows = [row for t in tables for row in csv.DictReader(t.read_text("utf-8").splitlines())]
+    names = (f.name for f in files(__name__).iterdir() if f.name.endswith(".csv"))
+    rows = [row for name in names for row in rows_of(__name__, name)]
     return tuple(Entry(**row) for row in sorted(rows, key=lambda row: row["code"]))

@@ -1,0 +1,12 @@
+"""Tables that ship with the package, as CSV files beside its modules."""
+
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+
+
+def rows_of(package: str, file: str) -> list[dict[str, str]]:
+    """The rows of a package's table by column; every value is text, "" where there is none."""
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
