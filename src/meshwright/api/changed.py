@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
 from meshwright.base.units import GIB
 from meshwright.base.words import shown
 from meshwright.frameworks.inverse import idle_fields

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.deferred import Deferred
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.setting import Value
 from meshwright.report.check.report import Checked, Report
 

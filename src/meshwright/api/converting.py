@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.checking import Given, cluster_of, stated
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 from meshwright.frameworks.launching import written
 

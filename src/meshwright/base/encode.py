@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import IntEnum
 from typing import Any
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
+from meshwright.base.pattern import pattern
+
+_BARE_KEY = pattern(r"[A-Za-z0-9_-]+\Z")
 
 
 def plain(value: Any) -> Any:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

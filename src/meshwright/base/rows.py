@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from importlib.resources import files
+
+from meshwright.base.shipped import shipped
 
 
 def rows_of(package: str, file: str) -> list[dict[str, str]]:
     """The rows of a package's table by column; every value is text, "" where there is none."""
-    text = files(package).joinpath(file).read_text(encoding="utf-8")
+    text = shipped(package).joinpath(file).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))

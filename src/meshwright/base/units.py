@@ -9,11 +9,11 @@ bytes/s, seconds, tokens).
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidUnit
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ KIB, MIB, GIB, TIB = 2.0**10, 2.0**20, 2.0**30, 2.0**40
 _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
 _BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": TIB, "Pi": 2.0**50}
 _PREFIX = {name: value for name, value in _SI.items() if name != "B"} | _BINARY
-_NUMBER = re.compile(r"\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+)\s*(.*?)\s*\Z")
+_NUMBER = pattern(r"\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+)\s*(.*?)\s*\Z")
 _MOST = 1e30  # nothing here is larger; anything above is a slip of the keyboard
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Severity
+from meshwright.base.noun import dataclass
 from meshwright.cli import output
 from meshwright.report.check import FORMATS
 from meshwright.report.check.report import Checked, Report, exit_code

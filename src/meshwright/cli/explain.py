@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
 
 from meshwright.base.errors import MeshwrightError, UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.pattern import pattern
 from meshwright.cli import output
 
-_RULE = re.compile(r"[A-Za-z]{3}\d+\Z")
+_RULE = pattern(r"[A-Za-z]{3}\d+\Z")
 _EPILOG = """\b
 Examples:
   meshwright explain MOD103

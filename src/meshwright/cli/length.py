@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import click
 
-_LENGTH = re.compile(r"(\d{1,10})([kKmM]?)\Z")
+from meshwright.base.pattern import pattern
+
+_LENGTH = pattern(r"(\d{1,10})([kKmM]?)\Z")
 _FACTOR = {"": 1, "k": 1024, "m": 1024**2}
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_RANGE = re.compile(r"(\d{1,6})\.\.(\d{1,6})\Z")
+_RANGE = pattern(r"(\d{1,6})\.\.(\d{1,6})\Z")
 _LISTS = ("recompute_modules", "layout")  # fields whose one value is a list
 
 

@@ -9,10 +9,12 @@ source; a stack that the file does not know gets `default`.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+
+from meshwright.base.noun import dataclass
+from meshwright.base.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,5 +142,5 @@ def _entries(tables: Mapping[str, Mapping[str, Any]], kind: type[Any]) -> dict[s
 @cache
 def default_calibration() -> Calibration:
     """The calibration shipped with the package."""
-    path = files("meshwright.cost").joinpath("data/calibration.toml")
+    path = shipped("meshwright.cost").joinpath("data/calibration.toml")
     return calibration_from_table(tomllib.loads(path.read_text(encoding="utf-8")))

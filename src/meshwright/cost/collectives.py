@@ -9,12 +9,12 @@ measured curves of `hardware.efficiency`; across domains latency grows with the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.hardware import efficiency
 from meshwright.hardware.cluster import members_within
 

@@ -7,11 +7,11 @@ bound by memory and counted in bytes. All quantities are columns over the plan's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.hardware import efficiency
 from meshwright.model.architecture import Experts, attention_matmuls, feed_forward_matmuls
 from meshwright.plan.plan import PEAK_NAME, ContextParallel, Precision

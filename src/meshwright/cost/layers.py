@@ -6,11 +6,12 @@ search evaluates it for the few hundred combinations that occur and combines the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost import collectives, kernels
 from meshwright.cost.kernels import Kernels, Shop
 from meshwright.model.architecture import Experts

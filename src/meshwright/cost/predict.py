@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.memory import meanings, memory, memory_stack, stage_memory
 from meshwright.cost.step import combine, step_time

@@ -6,11 +6,12 @@ parallelism. The slowest pipeline rank sets the pace; it is one of the represent
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost import collectives, synchronisation
 from meshwright.cost.layers import HOST_BACKWARD, layer_times
 from meshwright.cost.offload import exposed_offload_s

@@ -6,11 +6,11 @@ parallelism); HSDP shards inside and all-reduces across replicas.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost import collectives
 from meshwright.plan.job import expert_data_parallel, num_microbatches, shard_group
 from meshwright.plan.plan import Optimizer

@@ -7,11 +7,12 @@ computes them for many rows at once, `Tables.of` hands out those of some rows an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.layers import LayerTimes, layer_times
 from meshwright.cost.memory import LAYER_FIELDS, LayerBytes, layer_bytes
 from meshwright.plan.distinct import distinct, narrow

@@ -8,12 +8,13 @@ held activations follow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 from meshwright.cost.schedules.definition import Kind, Operation, Placement
 from meshwright.cost.schedules.placement import upstream
 

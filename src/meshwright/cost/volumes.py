@@ -7,11 +7,11 @@ Numbers of parameters, columns over the plan.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import block_matmuls
 from meshwright.model.count import block_parameters, end_parameters
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.evidence.row import Inexpressible
 from meshwright.plan.plan import Plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from meshwright.base.encode import to_toml
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
+from meshwright.base.noun import dataclass
 from meshwright.cost.calibration import (
     HardwareFit,
     Stack,

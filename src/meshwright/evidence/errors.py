@@ -7,10 +7,11 @@ of the relative errors; every other figure is of their absolute values. Percenti
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping, Sequence

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

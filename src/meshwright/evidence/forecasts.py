@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 from meshwright.evidence.batches import batches
 from meshwright.evidence.jobs import job_of
 from meshwright.evidence.row import Inexpressible

@@ -6,8 +6,9 @@ Nothing here looks at the model, the GPU, or who published the run.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from meshwright.evidence.row import Row

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.evidence.row import CannotExpress
 from meshwright.model.architecture import Attention, Block, Experts, Mlp, Model
 from meshwright.model.generic import merge_runs, moe_pattern

@@ -7,10 +7,10 @@ columns that say where the run was published, never enter it, so no prediction c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,13 +8,13 @@ import io
 import lzma
 import math
 import zlib
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
+from meshwright.base.noun import dataclass
 from meshwright.evidence.row import (
     ABOUT,
     INTEGERS,

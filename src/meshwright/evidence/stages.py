@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.evidence.row import CannotExpress
 from meshwright.model.architecture import Mlp
 

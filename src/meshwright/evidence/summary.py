@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.evidence.errors import bound, coverage, errors, errors_by, judge, relative_error
 from meshwright.evidence.ranking import groups, summarize
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.evidence.forecasts import forecasts
 from meshwright.evidence.page import accuracy_page
 from meshwright.evidence.runs import Runs, packaged_runs, read_runs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
 from meshwright.base.rows import rows_of
 from meshwright.frameworks.setting import UNKNOWN
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.field import Table, load_table
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ by accommodating ones. The two jobs are equal where nothing is missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.setting import UNKNOWN
 from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
 from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.field import plain_name
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.variables import variables

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.setting import UNKNOWN, Setting, Value
 
 if TYPE_CHECKING:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from meshwright.base.finding import Label
 from meshwright.base.locate import Lines
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ does not hang on what is missing.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.model.generic import decoder, merge_runs
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _ACCOMMODATING = {
 }
 _EXPERTS = {"num_experts": 64, "num_experts_per_tok": 2, "moe_intermediate_size": 2048}
 _MANY_EXPERTS = {**_EXPERTS, "num_experts": _DIVISIBLE}
-_TERM = re.compile(r"\[\s*([01](?:\s*,\s*[01])*)\s*\]\s*(?:\*\s*(\d{1,5}))?")
+_TERM = pattern(r"\[\s*([01](?:\s*,\s*[01])*)\s*\]\s*(?:\*\s*(\d{1,5}))?")
 
 
 def is_whole(shape: Mapping[str, Any]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError, UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
 from meshwright.base.rows import rows_of
 
 if TYPE_CHECKING:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from meshwright.frameworks.framework import Framework
 
 Below = tuple[tuple[str, str], ...]
-_ITEM = re.compile(r"(?:([A-Za-z][\w-]*)\s*(?:==|=|\s)\s*)?v?(\d[\w.]*)")
+_ITEM = pattern(r"(?:([A-Za-z][\w-]*)\s*(?:==|=|\s)\s*)?v?(\d[\w.]*)")
 _ALIKE = {  # released together, under one number
     "megatron-core": ("megatron-core", "megatron-lm"),
     "megatron-lm": ("megatron-core", "megatron-lm"),

@@ -7,10 +7,12 @@ leaf switch, then the spine. A group of ranks is described by its size and its s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

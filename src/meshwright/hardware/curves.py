@@ -6,10 +6,11 @@ benchmarks/fit_kernels.py to find them. All shapes are scalars or columns that b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from meshwright.base.noun import dataclass
 
 OUTPUT_BYTES = 2  # products are written as 16-bit values whatever the width of their operands
 

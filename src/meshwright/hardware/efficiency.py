@@ -10,12 +10,12 @@ from __future__ import annotations
 import tomllib
 from dataclasses import fields, replace
 from functools import lru_cache
-from importlib import resources
 from math import log
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from meshwright.base.shipped import shipped
 from meshwright.hardware import curves
 
 if TYPE_CHECKING:
@@ -274,5 +274,5 @@ def _kin_table() -> Any:
 
 
 def _load(name: str) -> Any:
-    path = resources.files("meshwright.hardware") / "data" / name
+    path = shipped("meshwright.hardware") / "data" / name
     return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from functools import lru_cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshwright.base.errors import MeshwrightError, UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.pattern import pattern
+from meshwright.base.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from importlib.resources.abc import Traversable
+    from pathlib import Path
 
 Kind = Literal["gpus", "nodes", "fabrics"]
 Record = dict[str, Any]
@@ -57,7 +58,7 @@ def short_name(entry: Mapping[str, Any]) -> str:
 @lru_cache(maxsize=1)
 def prices() -> Mapping[str, Any]:
     """List prices by GPU file name, see data/prices.toml."""
-    return _load(_folder() / "prices.toml")
+    return tomllib.loads((_folder() / "prices.toml").read_text(encoding="utf-8"))
 
 
 def _by_file_name(kind: Kind, name: str) -> list[Record]:
@@ -67,13 +68,12 @@ def _by_file_name(kind: Kind, name: str) -> list[Record]:
 
 def _by_alias(kind: Kind, name: str) -> list[Record]:
     wanted = _key(name)
-    found = [r for r in records(kind) if wanted in map(_key, spellings(r))]
-    return found or [
-        r for r in records(kind) if wanted in map(_key, r.get("ambiguous_aliases", ()))
-    ]
+    likely = [_read(kind, slug) for slug in _slugs(kind) if wanted in _letters(kind, slug)]
+    found = [r for r in likely if wanted in map(_key, spellings(r))]
+    return found or [r for r in likely if wanted in map(_key, r.get("ambiguous_aliases", ()))]
 
 
-_WITH_MEMORY = re.compile(r"(.+?)[-_ ](\d+)[-_ ]?gi?b?([-_ ]?(?:sxm\d?|pcie|nvl))?", re.IGNORECASE)
+_WITH_MEMORY = pattern(r"(.+?)[-_ ](\d+)[-_ ]?gi?b?([-_ ]?(?:sxm\d?|pcie|nvl))?", re.IGNORECASE)
 
 
 def _by_memory(kind: Kind, name: str) -> list[Record]:
@@ -99,8 +99,11 @@ def _titles(entries: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(e["name"] for e in entries)
 
 
+_BETWEEN = pattern(r"[\W_]+")
+
+
 def _key(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
+    return _BETWEEN.sub("", name.lower())
 
 
 @lru_cache(maxsize=3)
@@ -110,13 +113,20 @@ def _slugs(kind: Kind) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
+def _letters(kind: Kind, slug: str) -> str:
+    """The file name and text of an entry as `_key` has it: a name that it states is in there."""
+    return _key(slug) + _key(_text(kind, slug))
+
+
+@lru_cache(maxsize=256)
 def _read(kind: Kind, slug: str) -> Record:
-    return {**_load(_folder() / kind / f"{slug}.toml"), "slug": slug}
+    return {**tomllib.loads(_text(kind, slug)), "slug": slug}
 
 
-def _load(path: Traversable) -> Record:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+@lru_cache(maxsize=256)
+def _text(kind: Kind, slug: str) -> str:
+    return (_folder() / kind / f"{slug}.toml").read_text(encoding="utf-8")
 
 
-def _folder() -> Traversable:
-    return resources.files("meshwright.hardware") / "data"
+def _folder() -> Path:
+    return shipped("meshwright.hardware") / "data"

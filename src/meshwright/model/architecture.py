@@ -7,7 +7,9 @@ configurations where those have a name for the thing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from meshwright.base.noun import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest, slug
+from meshwright.base.pattern import pattern
 from meshwright.model.config import model_from_config
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parent / "presets"
 _SAME_SIZE = 0.002  # of the parameters: norms and biases that a shape leaves out
 # endings by which publishers tell variants of one architecture apart
-_VARIANT = re.compile(r"[-_.]?(hf|it|pt|base|chat|instruct|text|thinking|fp8|bf16|\d{4})$", re.I)
+_VARIANT = pattern(r"[-_.]?(hf|it|pt|base|chat|instruct|text|thinking|fp8|bf16|\d{4})$", re.I)
 
 
 @lru_cache(maxsize=1)

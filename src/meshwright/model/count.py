@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import (
     Attention,
     Block,

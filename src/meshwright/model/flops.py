@@ -14,13 +14,13 @@ Everything broadcasts over a column of sequence lengths.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
 from meshwright.model.count import head_weights, parameters, passed_weights
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import Attention, Block, BlockRun, Experts, Mlp, Model
 
 if TYPE_CHECKING:

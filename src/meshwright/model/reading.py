@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import Attention, Block, Experts, Mlp, Model
 from meshwright.model.fields import MAX_LAYERS, MAX_LENGTH, MAX_VOCABULARY
 from meshwright.model.generic import merge_runs

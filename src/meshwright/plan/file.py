@@ -25,7 +25,6 @@ Everything wrong with a file is reported at once, each finding with its line and
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +33,7 @@ from meshwright.base.decode import REFUSED, Decoder
 from meshwright.base.encode import plain, to_toml
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.locate import SYNTAXES, parse, read
+from meshwright.base.pattern import pattern
 from meshwright.base.units import format_count, parse_tokens
 from meshwright.plan.job import Job
 from meshwright.plan.sections import (
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from meshwright.model.architecture import Model
     from meshwright.plan.job import Workload
 
-_CLUSTER_NAME = re.compile(r"(\d+) x (\d+) (.+) \((.+), (.+)\)\Z")
+_CLUSTER_NAME = pattern(r"(\d+) x (\d+) (.+) \((.+), (.+)\)\Z")
 SECTIONS = ("stack", "model", "cluster", "workload", "plan")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster

@@ -7,12 +7,14 @@ enumerations so that they fit in columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import IntEnum, IntFlag
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from meshwright.base.noun import dataclass
 
 IntColumn = int | NDArray[np.int64]
 BoolColumn = bool | NDArray[np.bool_]

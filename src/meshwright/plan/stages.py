@@ -8,11 +8,11 @@ plan gives the first or last rank its own number of layers or a whole layout.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.plan.distinct import distinct, pick
 from meshwright.plan.plan import Schedule
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.rules.costed import activation_bytes, is_laid
 from meshwright.rules.estimate import peak_flops
 from meshwright.rules.predicted import GIB
@@ -27,20 +28,20 @@ if TYPE_CHECKING:
     from meshwright.rules.figures import Figure
 
 OFF = 1.1  # a factor that is worth a finding
-_PER_PARAMETER = re.compile(r"bytes?_per_param(?:eter)?s?(?:_|\.|$)")
-_INTRA = re.compile(r"(?:intra|inner)_?node\w*(?:bandwidth|bw)\w*|nvlink_(?:bandwidth|bw)\w*")
-_INTER = re.compile(r"(?:inter|outer)_?node\w*(?:bandwidth|bw)\w*|network_(?:bandwidth|bw)\w*")
-_RULE = re.compile(r"(?:^|[_.])(?:rule|formula|estimate|rule_of_thumb)$")
-_CLAIM = re.compile(
+_PER_PARAMETER = pattern(r"bytes?_per_param(?:eter)?s?(?:_|\.|$)")
+_INTRA = pattern(r"(?:intra|inner)_?node\w*(?:bandwidth|bw)\w*|nvlink_(?:bandwidth|bw)\w*")
+_INTER = pattern(r"(?:inter|outer)_?node\w*(?:bandwidth|bw)\w*|network_(?:bandwidth|bw)\w*")
+_RULE = pattern(r"(?:^|[_.])(?:rule|formula|estimate|rule_of_thumb)$")
+_CLAIM = pattern(
     r"(?:estimat|predict|claim|theoretical|calculat)\w*?_(?:peak_|memory_|mem_|total_|gpu_)*"
     r"(gib|gb|mib|mb)(?:_per_(?:gpu|device|card|rank))?$"
 )
 _PER_GIB = {"gib": 1.0, "gb": 1e9 / GIB, "mib": 1 / 1024, "mb": 1e6 / GIB}
-_PEAK_RATE = re.compile(r"(?:peak|theoretical)_(?:t?flops?)\w*$")
-_RATE = re.compile(r"(?<!peak_)(?<!theoretical_)(?:\b|_)tflops?(?:_per_s)?(?:_per_gpu|_gpu)?$")
-_MFU = re.compile(r"(?:^|[_.])mfu(?:_(pct|percent))?$")
-_FACTOR = re.compile(r"\s*(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*")
-_WIDTH = re.compile(r"(\d+(?:\.\d+)?)\s*bytes?(?:\s+(?:each|per))?")
+_PEAK_RATE = pattern(r"(?:peak|theoretical)_(?:t?flops?)\w*$")
+_RATE = pattern(r"(?<!peak_)(?<!theoretical_)(?:\b|_)tflops?(?:_per_s)?(?:_per_gpu|_gpu)?$")
+_MFU = pattern(r"(?:^|[_.])mfu(?:_(pct|percent))?$")
+_FACTOR = pattern(r"\s*(\d+(?:\.\d+)?|[A-Za-z_]\w*)\s*")
+_WIDTH = pattern(r"(\d+(?:\.\d+)?)\s*bytes?(?:\s+(?:each|per))?")
 _MOST_FACTORS = 20
 
 

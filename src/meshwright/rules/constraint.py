@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Any
+
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.base.finding import Severity
 
-CODE = re.compile(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
+CODE = pattern(r"(DAT|MOD|CMP|COM)[1-3]\d\d")
 
 
 @dataclass(eq=False, slots=True, kw_only=True)

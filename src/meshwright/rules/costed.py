@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.cost.memory import memory
-from meshwright.cost.memory.moments import moments
-from meshwright.cost.memory.states import optimizer_state_bytes, rates
 from meshwright.rules.estimate import total_parameters
 from meshwright.rules.predicted import GIB, SAFE_HOST_SHARE, SAFE_SHARE
 from meshwright.rules.same import Alike
@@ -85,6 +82,8 @@ def is_laid(job: Job) -> bool:
 
 def _per_parameter(reading: Reading, drafted: Drafted) -> dict[str, Figure | None]:
     """Bytes of states a trained parameter takes, unsharded and under the plan's sharding."""
+    from meshwright.cost.memory.states import optimizer_state_bytes, rates
+
     job, plan = drafted.job, drafted.job.plan
     whole = float(plan.param_bytes + plan.grad_bytes + optimizer_state_bytes(job))
     known = "num_gpus" not in drafted.missing or reading.is_stated("dp")
@@ -98,6 +97,8 @@ def _per_parameter(reading: Reading, drafted: Drafted) -> dict[str, Figure | Non
 
 def checkpoint_bytes(job: Job) -> float:
     """Bytes of weights, master weights and moments in a checkpoint; adapters alone under LoRA."""
+    from meshwright.cost.memory.states import optimizer_state_bytes
+
     plan = job.plan
     each = float(plan.param_bytes) + float(optimizer_state_bytes(job))
     return total_parameters(job.model) * each
@@ -121,6 +122,8 @@ def _model_sizes(job: Job) -> dict[str, Figure | None]:
 
 @lru_cache(maxsize=8)
 def _moments_of(alike: Alike) -> Moments:
+    from meshwright.cost.memory.moments import moments
+
     return moments(alike.job)
 
 
@@ -145,6 +148,8 @@ def certain_moments(job: Job) -> tuple[Moment, ...]:
 
 def _memory(job: Job) -> dict[str, Figure | None]:
     """Bytes of the fullest rank at every moment, and what a device and a host must have."""
+    from meshwright.cost.memory import memory
+
     found = moments_of(job)
     used = memory(job)
     by_moment = {f"memory.{m.name}_bytes": m.fullest_bytes for m in found.moments}
@@ -176,6 +181,8 @@ def _memory(job: Job) -> dict[str, Figure | None]:
 
 def activation_bytes(job: Job) -> float:
     """Activations and logits that the fullest rank holds at once, in bytes."""
+    from meshwright.cost.memory import memory
+
     used = memory(job)
     prefix = f"memory.stage{int(used.stage)}."
     return float(used.terms[prefix + "activations"] + used.terms[prefix + "logits"])
@@ -183,6 +190,8 @@ def activation_bytes(job: Job) -> float:
 
 def fit_of(job: Job) -> str:
     """ "yes", "tight" where its bound leaves no headroom, "no" where the estimate does not fit."""
+    from meshwright.cost.memory import memory
+
     found, used = moments_of(job), memory(job)
     room = job.cluster.gpu.memory_bytes
     host_room = job.cluster.host.memory_bytes

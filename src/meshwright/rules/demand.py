@@ -22,12 +22,14 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.pattern import pattern
+from meshwright.base.shipped import shipped
 from meshwright.frameworks.field import release
 from meshwright.frameworks.knobs import NotStated
 from meshwright.rules.constraint import CODE, Constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from meshwright.base.finding import Severity
     from meshwright.frameworks.framework import Framework
@@ -38,9 +40,9 @@ PACKAGE = "meshwright.rules.framework"
 _UNJUDGED = (NotStated, TypeError, ValueError, AttributeError, ArithmeticError, LookupError)
 """What a rule raises on a configuration whose values are missing, of another type or zero."""
 
-_BOUND = re.compile(r"(>=|<=|==|@|<)\s*([\w.]+)")
-_ITEM = re.compile(r"([\w.-]+?)\s*((?:(?:>=|<=|==|@|<)\s*[\w.]+\s*,?\s*)*)")
-_EXAMPLE = re.compile(
+_BOUND = pattern(r"(>=|<=|==|@|<)\s*([\w.]+)")
+_ITEM = pattern(r"([\w.-]+?)\s*((?:(?:>=|<=|==|@|<)\s*[\w.]+\s*,?\s*)*)")
+_EXAMPLE = pattern(
     r"^(Fails|Passes): *(.*?)(?=^(?:Fails|Passes):|^\s*$|\Z)", re.MULTILINE | re.DOTALL
 )
 
@@ -217,7 +219,8 @@ def demands_of(
     Those of older releases count where no version is stated. `below` has versions of packages that
     the framework runs on, by name.
     """
-    every = all_demands()
+    names = {*framework.scopes, *framework.below, *dict(below)}
+    every = demands_naming(frozenset(names))
     made = {d for d in every if applies(d, framework, version, below)}
     older = {d for d in every if not version and made_by_older(d, framework, below)} - made
     return tuple((d, d in older) for d in every if d in older or d in made)
@@ -253,13 +256,52 @@ def _within(bound: str, version: str) -> bool:
 # Discovery
 
 
+SCOPES = "scopes.csv"  # the names in the scopes of each module's demands; a test holds them equal
+
+
 @cache
 def all_demands() -> tuple[Demand, ...]:
     """Every demand under `meshwright.rules.framework`, by code."""
+    return _ordered(d for name in _modules() for d in _demands_in(name))
+
+
+@lru_cache(maxsize=64)
+def demands_naming(names: frozenset[str]) -> tuple[Demand, ...]:
+    """The demands of the modules that have one with some of the names in its scope, by code.
+
+    The other modules are not imported.
+    """
+    known = _scopes()
+    near = (name for name in _modules() if name not in known or known[name] & names)
+    return _ordered(d for name in near for d in _demands_in(name))
+
+
+def scope_names(scope: str) -> frozenset[str]:
+    """The names of frameworks and packages in a scope."""
+    items = (_ITEM.fullmatch(item.strip()) for item in scope.split(";"))
+    return frozenset(found[1] for found in items if found)
+
+
+@cache
+def _modules() -> tuple[str, ...]:
     package = importlib.import_module(PACKAGE)
-    found: dict[int, Demand] = {}
-    for module in pkgutil.walk_packages(package.__path__, PACKAGE + "."):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, Demand):
-                found[id(value)] = value
+    return tuple(m.name for m in pkgutil.walk_packages(package.__path__, PACKAGE + "."))
+
+
+@cache
+def _scopes() -> Mapping[str, frozenset[str]]:
+    """The names in the scopes of each module, as `SCOPES` lists them."""
+    text = (shipped(PACKAGE) / SCOPES).read_text(encoding="utf-8")
+    rows = (line.split(",") for line in text.splitlines()[1:])
+    return {f"{PACKAGE}.{module}": frozenset(names.split()) for module, names in rows}
+
+
+def _demands_in(module: str) -> Iterator[Demand]:
+    values = vars(importlib.import_module(module)).values()
+    return (value for value in values if isinstance(value, Demand))
+
+
+def _ordered(demands: Iterable[Demand]) -> tuple[Demand, ...]:
+    """Each demand once, by code and scope."""
+    found = {id(d): d for d in demands}
     return tuple(sorted(found.values(), key=lambda d: (d.code, d.scope)))

@@ -7,10 +7,10 @@ both times is certain; what it finds once hangs on what is missing, and is only 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 from meshwright.frameworks.complaints import complaint
 from meshwright.frameworks.facts import facts

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.cost.memory import memory
 from meshwright.plan.plan import Plan
 from meshwright.rules.same import Same
 
@@ -30,6 +29,8 @@ _STATES = ("weights", "gradients", "optimizer", "weights.fp8_copies")
 @lru_cache(maxsize=4)
 def _memory(same: Same) -> Memory:
     """The prediction for one of the jobs asked about last."""
+    from meshwright.cost.memory import memory
+
     plan = same.job.plan
     if np.ndim(plan.pp) == 0 and len(plan) == 1:
         return memory(same.job.with_plan(plan.replace(pp=np.atleast_1d(plan.pp))))

@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.plan.plan import Plan
 from meshwright.plan.words import word
 from meshwright.rules.constraint import CODE, Constraint
@@ -36,7 +38,8 @@ if TYPE_CHECKING:
 Mask = Any  # one bool or a column of them, as BoolColumn; NumPy's operators are typed loosely
 
 PACKAGE = "meshwright.rules"
-_EXAMPLE = re.compile(r"^(Fails|Passes):\s*(plan\(.*?\))$", re.MULTILINE | re.DOTALL)
+SECTIONS = ("data", "model", "compute", "communication")  # packages of rules
+_EXAMPLE = pattern(r"^(Fails|Passes):\s*(plan\(.*?\))$", re.MULTILINE | re.DOTALL)
 _PREDICTION = ("model", "gpu", "num_gpus")
 _PLAN_FIELDS = tuple(f.name for f in fields(Plan))
 
@@ -151,10 +154,11 @@ def always(**values: tuple[Any, ...]) -> Callable[[Job], dict[str, tuple[Any, ..
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
-    """Every rule under `meshwright.rules`, by code; a rule exists by being defined in a module."""
-    package = importlib.import_module(PACKAGE)
+    """Every rule of the sections, by code; a rule exists by being defined in a module."""
+    sections = (importlib.import_module(f"{PACKAGE}.{name}") for name in SECTIONS)
+    modules = (m for s in sections for m in pkgutil.walk_packages(s.__path__, s.__name__ + "."))
     found: dict[str, Rule] = {}
-    for module in pkgutil.walk_packages(package.__path__, PACKAGE + "."):
+    for module in modules:
         for value in vars(importlib.import_module(module.name)).values():
             if not isinstance(value, Rule):
                 continue

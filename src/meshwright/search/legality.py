@@ -7,11 +7,12 @@ plans (its rows times its inner times its outer options) are all legal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.plan.distinct import distinct
 from meshwright.plan.plan import Recompute
 from meshwright.plan.stages import chunks_per_rank

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.predict import predict
 from meshwright.plan.job import Job, Workload

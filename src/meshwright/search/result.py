@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.plan.job import Job, num_microbatches
 from meshwright.plan.plan import ContextParallel, Optimizer, Plan, Precision, Recompute, Schedule
 

@@ -11,7 +11,7 @@ out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import Experts
 from meshwright.plan.plan import ContextParallel, Plan
 

@@ -9,12 +9,13 @@ What is kept depends neither on the size nor on the order of the blocks.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.memory import memory_stack
 from meshwright.cost.predict import evaluate

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
+from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 
 if TYPE_CHECKING:

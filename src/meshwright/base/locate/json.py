@@ -7,19 +7,19 @@ readers accept: comments as `# ...`, `// ...` and `/* ... */`, and a comma befor
 from __future__ import annotations
 
 import math
-import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, Stretch, malformed
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from meshwright.base.errors import InvalidInput
 
-_SPACE = re.compile(r"[ \t\n\r]*")
-_SPACE_OR_COMMENT = re.compile(r"(?:[ \t\n\r]+|#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
-_WORD = re.compile(r"[-+]?[A-Za-z_]\w*")
+_SPACE = pattern(r"[ \t\n\r]*")
+_SPACE_OR_COMMENT = pattern(r"(?:[ \t\n\r]+|#[^\n]*|//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/)*")
+_NUMBER = pattern(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_WORD = pattern(r"[-+]?[A-Za-z_]\w*")
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _MOST_DIGITS = 400
 

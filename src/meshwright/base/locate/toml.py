@@ -6,18 +6,19 @@ import re
 import tomllib
 
 from meshwright.base.locate.document import DEEPEST, Document, Key, Lines, Place, Stretch, malformed
+from meshwright.base.pattern import pattern
 
-_AT = re.compile(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
-_BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
-_DATE_WITH_SPACE = re.compile(r"\d{4}-\d\d-\d\d \d\d:[0-9:.+Zz-]+")
-_SCALAR = re.compile(r"[^\s,\]}#]+")
-_LONG_KEY = re.compile(rf"(?:[A-Za-z0-9_-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
+_AT = pattern(r"\(at (?:line (\d+), column (\d+)|end of document)\)")
+_BLANK = pattern(r"(?:[ \t\r\n]|#[^\n]*)*")
+_BARE = pattern(r"[A-Za-z0-9_-]+")
+_DATE_WITH_SPACE = pattern(r"\d{4}-\d\d-\d\d \d\d:[0-9:.+Zz-]+")
+_SCALAR = pattern(r"[^\s,\]}#]+")
+_LONG_KEY = pattern(rf"(?:[A-Za-z0-9_-]+[ \t]*\.[ \t]*){{{DEEPEST}}}")
 _LITERALS = (
-    re.compile(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL),
-    re.compile(r"'''.*?'{3,5}", re.DOTALL),
-    re.compile(r'"(?:[^"\\]|\\.)*"'),
-    re.compile(r"'[^']*'"),
+    pattern(r'"""(?:[^\\]|\\.)*?"{3,5}', re.DOTALL),
+    pattern(r"'''.*?'{3,5}", re.DOTALL),
+    pattern(r'"(?:[^"\\]|\\.)*"'),
+    pattern(r"'[^']*'"),
 )
 
 
@@ -181,8 +182,8 @@ class _Scanner:
 
     def literal(self) -> str:
         """Steps over a quoted string of any of the four kinds and returns its source."""
-        for pattern in _LITERALS:
-            match = pattern.match(self.text, self.at)
+        for literal in _LITERALS:
+            match = literal.match(self.text, self.at)
             if match:
                 self.at = match.end()
                 return match.group()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from meshwright.base.locate.document import DEEPEST, Document, Key, Place, Stretch, malformed
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,11 +6,12 @@ once for each and handed out with `take`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.memory.activations import (
     alternate_matmuls_bytes,
     checkpoint_bytes,

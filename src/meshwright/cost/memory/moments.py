@@ -8,11 +8,12 @@ builds and saves is a `Lifecycle`; without one, the habits of the job's software
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.memory.meanings import operands_by_rank
 from meshwright.cost.memory.stack import memory_stack
 from meshwright.cost.memory.states import frozen_bytes, optimizer_state_bytes

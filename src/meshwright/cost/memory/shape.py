@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from `default`. A job's stack name finds the entry with the longest matching pre
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
+from meshwright.base.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,7 @@ class MemoryStack:
 @cache
 def packaged_stacks() -> Mapping[str, MemoryStack]:
     """The stacks of the packaged data file by name."""
-    text = files("meshwright.cost").joinpath("data/memory.toml").read_text(encoding="utf-8")
+    text = shipped("meshwright.cost").joinpath("data/memory.toml").read_text(encoding="utf-8")
     return stacks_from_table(tomllib.loads(text))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.memory.stack import GIB
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule

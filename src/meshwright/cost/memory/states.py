@@ -7,11 +7,11 @@ sharded over dp*cp / dp_replicate, routed experts over their own data-parallel g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.memory.shape import INPUT_BYTES
 from meshwright.plan.job import expert_shard_group, shard_group
 from meshwright.plan.plan import Optimizer, Precision

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.cost.memory.layer import LayerBytes, layer_bytes, shared_layer_bytes
 from meshwright.cost.memory.stack import GIB, MemoryStack, memory_stack
 from meshwright.cost.memory.stage import StageMemory, greatest, stage_memory_of

@@ -7,11 +7,12 @@ activations a rank holds at once. The closed forms broadcast over columns of pla
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

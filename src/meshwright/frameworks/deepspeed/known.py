@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
+from meshwright.base.shipped import shipped
 from meshwright.frameworks.reading import Config, Reading, table_values
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.framework import Framework
     from meshwright.frameworks.setting import Setting, Value
 
-_STAGE = re.compile(r"(?:zero|stage|(?:^|[_-])z)[_-]?([0-3])(?!\d)", re.IGNORECASE)
-_AWAY = re.compile(r"off_?load", re.IGNORECASE)
+_STAGE = pattern(r"(?:zero|stage|(?:^|[_-])z)[_-]?([0-3])(?!\d)", re.IGNORECASE)
+_AWAY = pattern(r"off_?load", re.IGNORECASE)
 _AUTO = (
     *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
     *("gradient_clipping", "bf16.enabled", "fp16.enabled"),
@@ -70,7 +71,7 @@ def _stem(file: Any) -> str:
 def _shipped() -> Mapping[str, Mapping[str, Any]]:
     import json
 
-    text = files(__package__).joinpath("known.json").read_text(encoding="utf-8")
+    text = shipped(__package__).joinpath("known.json").read_text(encoding="utf-8")
     found: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Setting, Span, Value
 
 if TYPE_CHECKING:
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
 
 _LONGEST = 400  # characters of one comment that are looked at
-_MODULE = re.compile(r"\bPipelineModule\b|\bpipeline (?:engine|module|parallel)", re.IGNORECASE)
-_STAGES = re.compile(
+_MODULE = pattern(r"\bPipelineModule\b|\bpipeline (?:engine|module|parallel)", re.IGNORECASE)
+_STAGES = pattern(
     r"\b(?:num_stages\s*=\s*(?P<named>\d{1,4})|(?P<count>\d{1,4})\s+(?:pipeline\s+)?stages)\b",
     re.IGNORECASE,
 )

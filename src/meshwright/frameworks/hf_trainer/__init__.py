@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 from meshwright.frameworks.hugging_face import shipped
@@ -33,7 +33,7 @@ _SHARED = frozenset(
     )
 )
 LAST_OF_FOUR = "4.57"
-_PROGRAMS = re.compile(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.py|finetune")
+_PROGRAMS = pattern(r"run_clm|run_mlm|sft\.py|grpo|dpo\.py|trl|train(_mem)?\.py|finetune")
 
 
 def recognizes(parsed: Parsed) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Value
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Setting
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
-_MLP = re.compile(r"gate|up_proj|down_proj|mlp|fc\d?|w[123]\b|dense_|all|linear")
+_MLP = pattern(r"gate|up_proj|down_proj|mlp|fc\d?|w[123]\b|dense_|all|linear")
 
 
 def covers_everything(targets: Any) -> bool:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-_EIGHT_BIT = re.compile(r"8.?bit|4.?bit|int8|_8$")
+from meshwright.base.pattern import pattern
+
+_EIGHT_BIT = pattern(r"8.?bit|4.?bit|int8|_8$")
 _KINDS = (
-    (re.compile(r"adafactor|came"), "adafactor"),
-    (re.compile(r"lomo"), "sgd"),  # updates in the backward pass, keeps no state
-    (re.compile(r"muon|dion"), "muon"),
-    (re.compile(r"sgd|signsgd"), "sgd"),
-    (re.compile(r"lion|rmsprop|adagrad|momentum"), "sgd-momentum"),  # one moment
-    (re.compile(r"adam|lamb|ademamix|apollo|grok|anyprecision|prodigy|shampoo|soap"), "adam"),
+    (pattern(r"adafactor|came"), "adafactor"),
+    (pattern(r"lomo"), "sgd"),  # updates in the backward pass, keeps no state
+    (pattern(r"muon|dion"), "muon"),
+    (pattern(r"sgd|signsgd"), "sgd"),
+    (pattern(r"lion|rmsprop|adagrad|momentum"), "sgd-momentum"),  # one moment
+    (pattern(r"adam|lamb|ademamix|apollo|grok|anyprecision|prodigy|shampoo|soap"), "adam"),
 )
 HF_NAMES = {
     "adam": "adamw_torch",

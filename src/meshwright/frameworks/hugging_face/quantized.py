@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.hugging_face.sharding import truth
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ COUNTED = ("quantization_bit", "quant_bits", "bits")
 STORAGE = ("bnb_4bit_quant_storage", "bnb_4bit_quant_storage_dtype")
 _REENTRANT = ("gradient_checkpointing_kwargs.use_reentrant", "use_reentrant", "use_reentrant_gc")
 _KWARGS = "gradient_checkpointing_kwargs"
-_IN_TEXT = re.compile(r"use_reentrant\W{1,5}(true|false)", re.IGNORECASE)
+_IN_TEXT = pattern(r"use_reentrant\W{1,5}(true|false)", re.IGNORECASE)
 
 
 def give_quantized(m: Meanings) -> None:

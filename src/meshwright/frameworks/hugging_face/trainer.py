@@ -6,9 +6,9 @@ keeps FSDP's trained shards in fp32 when mixed precision is on, and casts the pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.hugging_face.mesh import give_context, give_plain, give_shards
 from meshwright.frameworks.hugging_face.optimizers import optimizer_word
 from meshwright.frameworks.hugging_face.quantized import give_quantized, give_reentrant

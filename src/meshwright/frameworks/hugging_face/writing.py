@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.deepspeed.writing import HALVES, automatic, zero_settings
 from meshwright.frameworks.hugging_face.adapters import ATTENTION
 from meshwright.frameworks.hugging_face.optimizers import HF_NAMES

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.megatron_lm.meaning import meaning
 from meshwright.frameworks.setting import Value
@@ -26,8 +27,8 @@ _RECIPES = (
 )
 _LORA_RANK = 32  # PEFT's default
 _ATTENTION_ONLY = {"linear_qkv", "linear_proj", "linear_q", "linear_k", "linear_v"}
-_RECIPE = re.compile(r"^[a-z0-9_]+_(?:pretrain|finetune|sft|peft)_(?:\w+_)?(?:config|recipe)$")
-_TAIL = re.compile(
+_RECIPE = pattern(r"^[a-z0-9_]+_(?:pretrain|finetune|sft|peft)_(?:\w+_)?(?:config|recipe)$")
+_TAIL = pattern(
     r"_(?:pretrain|finetune|sft|peft|low_precision|\d+gpu|bf16|fp8\w*|config|recipe).*$"
 )
 

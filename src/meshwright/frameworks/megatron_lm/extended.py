@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.field import Table, load_table
 from meshwright.frameworks.framework import Framework, framework
 

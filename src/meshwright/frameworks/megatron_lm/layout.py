@@ -8,15 +8,17 @@ a stage, `x*n` repeats, parentheses group and commas mean nothing: "Et*3|(tt|)*2
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LONGEST = 100_000  # letters of a layout written out; no model comes near
 _WORDS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
-_TOKEN = re.compile(r"\*(\d{1,6})|([EtmL|()])|([\s,]+)|(.)", re.DOTALL)
+_TOKEN = pattern(r"\*(\d{1,6})|([EtmL|()])|([\s,]+)|(.)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ framework spells it by its own table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.megatron_lm.layout import written_layout
 from meshwright.frameworks.megatron_lm.running import MODULES
 from meshwright.frameworks.megatron_lm.worded_model import model_words

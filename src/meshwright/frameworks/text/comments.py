@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Span
 
 if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
 
 _STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_HASH = re.compile(
+_HASH = pattern(
     rf"(?P<string>{_STRING})|(?:(?<=\s)|^|(?<=[,;\]}}]))#(?P<said>[^\n]*)", re.MULTILINE
 )
-_JSON = re.compile(
+_JSON = pattern(
     rf"(?P<string>{_STRING})|#(?P<said>[^\n]*)|//(?P<line>[^\n]*)|/\*(?P<block>(?:[^*]|\*(?!/))*)\*/"
 )
-_DIRECTIVE = re.compile(
-    r"!|SBATCH|PBS|BSUB|COBALT|\s*(?:no[q]a|type:|shellcheck|pylint|fmt:|ruff:)"
-)
+_DIRECTIVE = pattern(r"!|SBATCH|PBS|BSUB|COBALT|\s*(?:no[q]a|type:|shellcheck|pylint|fmt:|ruff:)")
 _MOST = 1000
 
 

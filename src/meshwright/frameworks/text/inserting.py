@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.text.written import argument_words, key_text, value_text
 
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from meshwright.base.locate import Document, Key
     from meshwright.frameworks.setting import Setting, Source
 
-_CONTINUED = re.compile(r"[ \t]*\\\r?\n")
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)
+_CONTINUED = pattern(r"[ \t]*\\\r?\n")
+_HEADER = pattern(r"^[ \t]*\[", re.MULTILINE)
 
 
 def insertions(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from meshwright.base.locate.document import Document
 
 _LONGEST_CHAIN = 8
-_REFERENCE = re.compile(r"\$\{\s*(\.*)([\w.\-]+)\s*\}")
-_SELECT = re.compile(r"\$\{\s*oc\.select\s*:\s*([\w.\-]+)\s*(?:,([^{}]*))?\}")
-_ENVIRONMENT = re.compile(r"\$\{\s*oc\.env\s*:\s*\w+\s*,([^{}]*)\}")
-_WHOLE = re.compile(r"\$\{.*\}", re.DOTALL)
+_REFERENCE = pattern(r"\$\{\s*(\.*)([\w.\-]+)\s*\}")
+_SELECT = pattern(r"\$\{\s*oc\.select\s*:\s*([\w.\-]+)\s*(?:,([^{}]*))?\}")
+_ENVIRONMENT = pattern(r"\$\{\s*oc\.env\s*:\s*\w+\s*,([^{}]*)\}")
+_WHOLE = pattern(r"\$\{.*\}", re.DOTALL)
 _NOTHING: Any = object()
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
     from meshwright.base.locate import Document, Key
 
-_WHOLE = re.compile(r"\s*\$\{\s*(?P<path>\.*[\w./-]+)\s*\}\s*\Z")
-_SELECT = re.compile(
+_WHOLE = pattern(r"\s*\$\{\s*(?P<path>\.*[\w./-]+)\s*\}\s*\Z")
+_SELECT = pattern(
     r"\s*\$\{oc\.(?:select|env):\s*(?P<path>[\w.]+)\s*,\s*(?P<default>[^${}]*)\}\s*\Z"
 )
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _WORDS = {"true": True, "false": False, "null": None}
 _DEEPEST = 8
 

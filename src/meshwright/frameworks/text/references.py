@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from meshwright.frameworks.setting import Setting
 
-_FILE = re.compile(r"[^\s{}\[\]:,]+\.(?:json|jsonc|yaml|yml|toml|py|hjson)\Z", re.IGNORECASE)
+_FILE = pattern(r"[^\s{}\[\]:,]+\.(?:json|jsonc|yaml|yml|toml|py|hjson)\Z", re.IGNORECASE)
 _NAMES = (
     "config",
     "deepspeed",

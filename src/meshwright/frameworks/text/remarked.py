@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Setting, Span
 
 if TYPE_CHECKING:
@@ -13,42 +14,42 @@ if TYPE_CHECKING:
 
     from meshwright.frameworks.setting import Source
 
-_LABEL = re.compile(r"\s*(?P<words>[A-Za-z][\w.-]*(?: [\w.-]+){0,4}?)\s*(?::(?=\s)|(?<= with)\s)")
-_PAIR = re.compile(r"(?P<name>[A-Za-z_][\w.]*)(?: ?= ?)(?P<value>\"[^\"]*\"|'[^']*'|[\w./+-]+)")
-_CLAUSE = re.compile(
+_LABEL = pattern(r"\s*(?P<words>[A-Za-z][\w.-]*(?: [\w.-]+){0,4}?)\s*(?::(?=\s)|(?<= with)\s)")
+_PAIR = pattern(r"(?P<name>[A-Za-z_][\w.]*)(?: ?= ?)(?P<value>\"[^\"]*\"|'[^']*'|[\w./+-]+)")
+_CLAUSE = pattern(
     r"(?:^|[,;(])\s*(?:and )?(?P<name>[A-Za-z_]\w*) (?P<value>[\w./+-]+)\s*(?=[,;).]|$)"
 )
 _NO_NAME = frozenset({"no", "not", "the", "a", "an", "one", "with", "without", "all", "is"})
-_CALL = re.compile(r"(?P<name>[A-Za-z_][\w.]*)\((?P<inside>[^()]*)\)")
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_CALL = pattern(r"(?P<name>[A-Za-z_][\w.]*)\((?P<inside>[^()]*)\)")
+_NUMBER = pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _TRUTHS = {"true": True, "false": False, "none": None, "null": None}
 _NO_SETTING = frozenset({"example", "usage", "note", "todo", "eg", "run", "tip", "warning", "see"})
 _SAVED = frozenset({"saved", "written", "checkpoint", "ckpt", "pretrained"})
 _RESUMED = frozenset({"resume", "resumed", "resuming", "loaded", "load", "loading"})
 _LARGEST_NUMBER = 30  # digits
 _RANKS = r"(?:ranks?|gpus?|processes|workers?|cards?|devices?|npus?)\b"
-_THEN = re.compile(
+_THEN = pattern(
     r"\b(?:saved|written|trained|checkpoint\w*|ckpt|stored)\b[^.;,\n]{0,40}?"
     rf"\b(?:by|with|on|from|of|using|at)[ ]+(?P<saved>\d{{1,6}})[ ]+{_RANKS}",
     re.IGNORECASE,
 )
-_NODES = re.compile(
+_NODES = pattern(
     r"\b(?:saved|written|trained|checkpoint\w*|ckpt|stored)\b[^.;,\n]{0,40}?"
     rf"\b(?:by|with|on|from|of|using)[ ]+(?P<nodes>\d{{1,4}})[ ]+nodes?[ ]*(?:x|\*|of|with)[ ]*"
     rf"(?P<saved>\d{{1,3}})(?:[ ]+{_RANKS})?",
     re.IGNORECASE,
 )
-_REFUSED = re.compile(
+_REFUSED = pattern(
     r"world size of (?P<saved>\d{1,6}) but the current (?:dp )?world size is (?P<now>\d{1,6})",
     re.IGNORECASE,
 )
-_CHANGE = re.compile(
+_CHANGE = pattern(
     rf"(?<![\w.])(?P<saved>\d{{1,6}})(?:[ ]+{_RANKS})?[ ]*(?:->|=>|\u2192|\bto\b)[ ]*"
     rf"(?P<now>\d{{1,6}})[ ]+{_RANKS}",
     re.IGNORECASE,
 )
-_ADAPTERS = re.compile(r"(?<![\w-])(?P<four>q)?lora\b(?! ?(?:_|\.|=|:))", re.IGNORECASE)
-_DENIED = re.compile(
+_ADAPTERS = pattern(r"(?<![\w-])(?P<four>q)?lora\b(?! ?(?:_|\.|=|:))", re.IGNORECASE)
+_DENIED = pattern(
     r"\b(?:no|not|non|without|instead of|unlike|than|disable\w*|or|if|for)[ -]+(?:[\w/]+ )?\Z",
     re.IGNORECASE,
 )
@@ -123,8 +124,8 @@ def told_settings(source: Source, span: Span) -> tuple[list[Setting], list[Span]
         for name, group in (("saved.dp", "saved"), ("resume.dp", "now")):
             found.append(_told(source, name, int(match[group]), Span(*match.span(group))))
         others.append(Span(*match.span()))
-    for pattern in (_THEN, _CHANGE):
-        for match in pattern.finditer(source.text, span.start, span.end):
+    for phrase in (_THEN, _CHANGE):
+        for match in phrase.finditer(source.text, span.start, span.end):
             where = Span(*match.span("saved"))
             others.append(where)
             found.append(_told(source, "saved.num_gpus", int(match["saved"]), where))

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Setting, Span, Value
 from meshwright.frameworks.text.comments import comments_of
 from meshwright.frameworks.text.remarked import label_of, remarked_settings, told_settings
@@ -32,8 +33,8 @@ _GAP = r"[ ]{0,2}"  # bounded, since several stand side by side
 _TIMES = r"[ ]{0,2}(?:x|\u00d7|\*)?[ ]{0,2}"
 _CARDS = rf"(?:(?P<gpu_name>{_CARD})s?)"
 _PATTERNS: tuple[re.Pattern[str], ...] = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
+    pattern(text, re.IGNORECASE)
+    for text in (
         rf"{_COUNT.format('num_nodes')}[ -]{{0,2}}{_NODE}{_GAP}"
         rf"(?:x|\u00d7|\*|of|with|by|each with|\()?{_GAP}"
         rf"{_COUNT.format('gpus_per_node')}{_TIMES}(?:{_CARDS}|{_UNIT})",
@@ -58,13 +59,13 @@ _FAMILIES = (
     "|baichuan|olmo|nemotron|pythia|dbrx|grok|kimi|minimax|ernie|starcoder|t5|bert|mpt|vicuna"
     "|alpaca|stablelm|granite|jamba|mamba|smollm|hunyuan|codellama|tinyllama|ministral|command-r"
 )
-_MODEL = re.compile(
+_MODEL = pattern(
     rf"(?<![\w./-])(?:[\w.-]{{1,40}}/)?(?:Meta-)?(?:{_FAMILIES})[\w.-]*"
     r"(?: v?\d+(?:\.\d+)?(?![\w.]))?(?: \d+(?:x\d+)?(?:\.\d+)?[BM](?:-[\w.]+)*\b)?(?![\w(])",
     re.IGNORECASE,
 )
-_SIZE = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?[Bb]\b(?:[- ](?:model|parameters|params))?")
-_LAUNCHER = re.compile(
+_SIZE = pattern(r"(?<![\w.-])\d+(?:\.\d+)?[Bb]\b(?:[- ](?:model|parameters|params))?")
+_LAUNCHER = pattern(
     r"\s*(?:torchrun|deepspeed|accelerate launch|srun|mpirun|mpiexec|python3? -m torch\.distr)"
 )
 
@@ -103,8 +104,8 @@ def read_remarks(source: Source) -> Remarks:
 def _facts(remarks: Remarks, source: Source, span: Span, label: str, others: list[Span]) -> None:
     """Adds the counts and the GPU's name that a comment gives; `others` are of another run."""
     taken = list(others)
-    for pattern in _PATTERNS:
-        for match in pattern.finditer(source.text, span.start, span.end):
+    for phrase in _PATTERNS:
+        for match in phrase.finditer(source.text, span.start, span.end):
             if any(match.start() < t.end and t.start < match.end() for t in taken):
                 continue
             taken.append(Span(*match.span()))
@@ -127,8 +128,8 @@ def _fact(name: str, text: str, label: str) -> tuple[str, Any]:
 
 def _model(remarks: Remarks, source: Source, span: Span) -> None:
     """Adds the model that a comment names, as it names it."""
-    for pattern, is_model in ((_MODEL, _is_model), (_SIZE, _anything)):
-        for match in pattern.finditer(source.text, span.start, span.end):
+    for phrase, is_model in ((_MODEL, _is_model), (_SIZE, _anything)):
+        for match in phrase.finditer(source.text, span.start, span.end):
             if is_model(match.group()):
                 _add(remarks, source, "model_remark", match.group(), Span(*match.span()))
                 return

@@ -6,6 +6,7 @@ import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Span
 from meshwright.frameworks.text.written import plain_text, value_text
 
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
     from meshwright.frameworks.setting import Setting
 
-_SAFE = re.compile(r"[\w@%+=:,./-]*\Z")
-_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
-_KEYWORD = re.compile(r"[ \t]*[=:]\s*(?P<word>[\w.]*?)[ \t]*,?\s*\Z")
+_SAFE = pattern(r"[\w@%+=:,./-]*\Z")
+_NUMBER = pattern(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_KEYWORD = pattern(r"[ \t]*[=:]\s*(?P<word>[\w.]*?)[ \t]*,?\s*\Z")
 _WORDS = {"true": True, "false": False, "null": None, "none": None}
-_USE = re.compile(r"[ \t\r\n\\=]*(?P<word>.*?)[ \t\r\n\\)]*\Z", re.DOTALL)
+_USE = pattern(r"[ \t\r\n\\=]*(?P<word>.*?)[ \t\r\n\\)]*\Z", re.DOTALL)
 
 
 def replacements(setting: Setting, value: Any) -> Iterator[tuple[Span, str]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
+
+from meshwright.base.pattern import pattern
 
 ENDINGS = {
     ".sh": "shell",
@@ -21,18 +22,16 @@ ENDINGS = {
     ".yml": "yaml",
     ".py": "python",
 }
-_OVERRIDE = re.compile(
+_OVERRIDE = pattern(
     r"(?:[+~]{0,2}[A-Za-z_][\w@/-]*(?:\.[\w@/-]+)*=(?!=)"
     r"(?:'[^']*'|\"[^\"]*\"|[^\s'\"])*|~[A-Za-z_][\w.@/-]*)\s*\\?$"
 )
-_DOTTED = re.compile(r"[+~]{0,2}[A-Za-z_][\w@/-]*\.[\w.@/-]+=")
-_FLAG = re.compile(r"--?[A-Za-z]")
-_HEADER = re.compile(r"\[\[?[\w.\"' -]+\]\]?\s*(?:#.*)?$")
-_YAML_ENTRY = re.compile(r"(?:- )?[\w.\"'*/-]+(?: [\w.-]+){0,3}\s*:(?:\s|$)")
-_STATEMENT = re.compile(
-    r"(?:import|from|def|class|async|with|@\w)\b|[A-Za-z_][\w.]*\s*=\s*[\w.]+\("
-)
-_TABLE_ENTRY = re.compile(r"[\w.\"'-]+\s*=\s*\S")
+_DOTTED = pattern(r"[+~]{0,2}[A-Za-z_][\w@/-]*\.[\w.@/-]+=")
+_FLAG = pattern(r"--?[A-Za-z]")
+_HEADER = pattern(r"\[\[?[\w.\"' -]+\]\]?\s*(?:#.*)?$")
+_YAML_ENTRY = pattern(r"(?:- )?[\w.\"'*/-]+(?: [\w.-]+){0,3}\s*:(?:\s|$)")
+_STATEMENT = pattern(r"(?:import|from|def|class|async|with|@\w)\b|[A-Za-z_][\w.]*\s*=\s*[\w.]+\(")
+_TABLE_ENTRY = pattern(r"[\w.\"'-]+\s*=\s*\S")
 _LOOKED_AT = 4000  # lines
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.locate.document import Document, dotted
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Span
 from meshwright.frameworks.text.omegaconf import resolved
 from meshwright.frameworks.text.references import references_in
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
 
 _MOST_LEAVES = 20_000
-_OPENED = re.compile(r"(?:[&!]\S+\s+)*\{")
-_BLANKS = re.compile(r"[ \t\r\n]*")
-_LINE_REST = re.compile(r"[ \t]*,?[ \t]*(?:(?:#|//)[^\n]*)?(?:\r?\n|$)")
+_OPENED = pattern(r"(?:[&!]\S+\s+)*\{")
+_BLANKS = pattern(r"[ \t\r\n]*")
+_LINE_REST = pattern(r"[ \t]*,?[ \t]*(?:(?:#|//)[^\n]*)?(?:\r?\n|$)")
 
 
 def parse_tree(source: Source) -> Parsed:

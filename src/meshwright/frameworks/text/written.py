@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_PLAIN_YAML = re.compile(r"[A-Za-z_./][\w./+-]*(?: [\w./+-]+)*\Z")
+_PLAIN_YAML = pattern(r"[A-Za-z_./][\w./+-]*(?: [\w./+-]+)*\Z")
 _YAML_WORDS = frozenset(["true", "false", "yes", "no", "on", "off", "null", "y", "n", "~"])
-_BARE_KEY = re.compile(r"[A-Za-z_][\w-]*\Z")
-_FLAG_LIKE = re.compile(
-    r"--?[A-Za-z_]|[+~]{0,2}[A-Za-z_][\w@/-]*(?:\.[\w@/*-]+)+=|[+~]{1,2}[A-Za-z_]"
-)
+_BARE_KEY = pattern(r"[A-Za-z_][\w-]*\Z")
+_FLAG_LIKE = pattern(r"--?[A-Za-z_]|[+~]{0,2}[A-Za-z_][\w@/-]*(?:\.[\w@/*-]+)+=|[+~]{1,2}[A-Za-z_]")
 
 
 def value_text(syntax: str, value: Any) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Framework
 
@@ -26,7 +26,7 @@ _OWN = frozenset(
         "fsdp_activation_checkpointing",
     )
 )
-_CALLS = re.compile(r"(?:^|\.)(?:FSDP|FullyShardedDataParallel|fully_shard|DDP)\.")
+_CALLS = pattern(r"(?:^|\.)(?:FSDP|FullyShardedDataParallel|fully_shard|DDP)\.")
 
 
 def recognizes(parsed: Parsed) -> float:

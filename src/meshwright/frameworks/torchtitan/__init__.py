@@ -6,9 +6,9 @@ Sources: torchtitan/config_manager.py (0.0 to 0.1.0), torchtitan/config/job_conf
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks import telling
 from meshwright.frameworks.framework import Expressed, Framework
 
@@ -37,7 +37,7 @@ _OWN = (
     "model.flavor",
     "model_spec",
 )
-_RECIPE = re.compile(r"from torchtitan[.\w]* import|\bmodel_registry\(|\bTrainer\.Config\b")
+_RECIPE = pattern(r"from torchtitan[.\w]* import|\bmodel_registry\(|\bTrainer\.Config\b")
 _VERSIONS = ("0.2.2", "0.2.0", "0.1.0", "0.0.2", "0.0.1")
 _SECTIONS = ("parallelism", "training", "checkpoint", "compile", "comm", "debug", "metrics")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.field import release
 from meshwright.frameworks.torchtitan import models
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
 SPEC = ("model_spec", "model_spec.name", "model_spec.flavor")
 _ASKED_FOR = ("module", "config")
-_FLAVOR = re.compile(r"""model_registry\(\s*(?:flavor\s*=\s*)?["']([^"']{1,40})["']""")
-_IMPORT = re.compile(r"torchtitan\.models\.(\w{1,40})")
+_FLAVOR = pattern(r"""model_registry\(\s*(?:flavor\s*=\s*)?["']([^"']{1,40})["']""")
+_IMPORT = pattern(r"torchtitan\.models\.(\w{1,40})")
 _KERNELS = (("attention_backend", "attn_backend"), ("ep_backend", "moe_comm_backend"))
 _BACKENDS = {"minimal_async_ep": "minimal_async"}
 

@@ -5,9 +5,10 @@ Read from torchtitan/models/*/__init__.py of 0.1.0, 0.2.2 and 0.3.0.
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,8 +105,8 @@ FLEX_SINCE_02 = frozenset(
 )
 """Models whose attention is FlexAttention in 0.2 without being asked to."""
 
-_ATTENTION = re.compile(r"[_-](flex|varlen)(_attn)?$")
-_RECIPE = re.compile(
+_ATTENTION = pattern(r"[_-](flex|varlen)(_attn)?$")
+_RECIPE = pattern(
     r"(?<![a-z0-9])(deepseek_v3|gpt_oss|kimi_k2_7|llama3|llama4|qwen3_5|qwen35|qwen3)_(\w{1,60})"
 )
 _FAMILY_OF = MappingProxyType({"qwen35": "qwen3_5"})

@@ -6,9 +6,9 @@ prompts over all GPUs, each answered `rollout.n` times; the micro-batch counts s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.meanings import Meanings, with_files
 from meshwright.frameworks.setting import UNKNOWN
 

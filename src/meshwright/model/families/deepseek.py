@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.model.architecture import Attention, Block, Experts, Mlp
 from meshwright.model.fields import MAX_LAYERS
 from meshwright.model.reading import assemble, check_top_k, read_dims, read_intermediate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.report.page import is_terminal
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ _RESET = "\x1b[0m"
 _BLUE = "\x1b[1;34m"
 _CYAN = "\x1b[1;36m"
 _SEVERITIES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "info": _BLUE}
-_HEAD = re.compile(r"(error|warning|info)(?:\[\w+\])?:")
-_FRAME = re.compile(r" *\d* *(?:\||-->|:::|=(?= [a-z]+:)) ?")
+_HEAD = pattern(r"(error|warning|info)(?:\[\w+\])?:")
+_FRAME = pattern(r" *\d* *(?:\||-->|:::|=(?= [a-z]+:)) ?")
 
 
 def is_colored(stream: TextIO) -> bool:

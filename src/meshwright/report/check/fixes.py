@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
 from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Severity
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.report.check.report import is_fixable
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.report.check.report import Report
 
 
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = pattern(r"[^\n]*\n|[^\n]+")
 _UNENDED = "\n\\ No newline at end of file\n"
 
 

@@ -11,10 +11,10 @@ The manner is rustc's. Long lines are windowed around the carets, tabs and wide 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.report.check.visible import harmless, shown_character, width
 
 if TYPE_CHECKING:

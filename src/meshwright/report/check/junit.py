@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from meshwright.base.finding import Severity
+from meshwright.base.pattern import pattern
 from meshwright.report.check.path import relative
 from meshwright.report.findings import finding_lines
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.report.check.report import Checked, Report
     from meshwright.report.check.texts import Texts
 
-_IMPOSSIBLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_IMPOSSIBLE = pattern("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(report: Report, texts: Texts) -> str:

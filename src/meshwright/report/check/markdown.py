@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.report.check.frame import frame
 from meshwright.report.check.tally import tally_lines
 from meshwright.report.check.visible import harmless
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.report.check.report import Report
     from meshwright.report.check.texts import Texts
 
-_SPECIAL = re.compile(r"([\\`*_\[\]<>#|~@])")
+_SPECIAL = pattern(r"([\\`*_\[\]<>#|~@])")
 
 
 def render(report: Report, texts: Texts) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, EXIT_USAGE, Finding, Severity
+from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
 from meshwright.report.rules import constraints_of, rule_page
 
 if TYPE_CHECKING:

@@ -8,19 +8,20 @@ export NCCL_ALGO=Ring  # meshwright: ignore[COM101]     findings that point at t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import UnknownName
 from meshwright.base.finding import Severity
 from meshwright.base.names import nearest
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from meshwright.base.finding import Finding
 
-_COMMENT = re.compile(r"#[ \t]{0,8}meshwright:[ \t]{0,8}ignore\b(?:\[([^\]\n]{0,400})\])?", re.I)
+_COMMENT = pattern(r"#[ \t]{0,8}meshwright:[ \t]{0,8}ignore\b(?:\[([^\]\n]{0,400})\])?", re.I)
 _WORD = "meshwright:"
 
 

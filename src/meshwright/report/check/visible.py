@@ -6,11 +6,16 @@ the terminal.
 
 from __future__ import annotations
 
-import re
 import unicodedata
+from typing import TYPE_CHECKING
+
+from meshwright.base.pattern import pattern
+
+if TYPE_CHECKING:
+    import re
 
 TAB = "    "
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
+_HIDDEN = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 
 
 def harmless(text: str) -> str:

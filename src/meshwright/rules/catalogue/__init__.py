@@ -13,11 +13,11 @@ One CSV file a class of rules: code, title, status, reason. The status is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from meshwright.base.noun import dataclass
 from meshwright.base.rows import rows_of
+from meshwright.base.shipped import shipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,6 @@ class Entry:
 @cache
 def catalogue() -> tuple[Entry, ...]:
     """All entries, by code."""
-    names = (f.name for f in files(__name__).iterdir() if f.name.endswith(".csv"))
+    names = (f.name for f in shipped(__name__).iterdir() if f.name.endswith(".csv"))
     rows = [row for name in names for row in rows_of(__name__, name)]
     return tuple(Entry(**row) for row in sorted(rows, key=lambda row: row["code"]))

@@ -11,7 +11,6 @@ import numpy as np
 
 from meshwright.base.finding import Severity
 from meshwright.base.units import format_bytes, format_duration
-from meshwright.cost.collectives import latency_s, place
 from meshwright.plan.job import shard_group
 from meshwright.rules.estimate import group_bytes_per_s, parameters_per_rank
 from meshwright.rules.nearest import divisors
@@ -38,6 +37,8 @@ def _wire_s(job: Job) -> Any:
 
 def _waiting_s(job: Job) -> Any:
     """Seconds of a gather that pass whatever its size: one network hop for each rank of a ring."""
+    from meshwright.cost.collectives import latency_s, place
+
     return latency_s(place(job.cluster, shard_group(job.plan), job.plan.tp))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.base.finding import Severity
-from meshwright.cost.calibration import default_calibration
-from meshwright.cost.step import stall_s
 from meshwright.plan.job import num_microbatches
 from meshwright.rules.rule import rule
 
@@ -43,6 +43,11 @@ def hand_overs_stall(job: Job) -> Mask:
 
 def _lost_s(job: Job) -> Any:
     """Seconds a micro-batch loses, near-full memory left out."""
+    if np.all(job.plan.pp <= 1):
+        return 0.0 * job.plan.pp  # nobody to hand over to
+    from meshwright.cost.calibration import default_calibration
+    from meshwright.cost.step import stall_s
+
     return stall_s(job, default_calibration().stack(job.stack), 0.0)
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.finding import Severity
-from meshwright.cost.schedules import bubble_share
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, RecomputeModule, Schedule
 from meshwright.plan.stages import chunks_per_rank
@@ -44,6 +43,10 @@ def is_interleaved(job: Job) -> Any:
 def bubble(job: Job) -> Any:
     """Time in which a rank waits over the time it works, for even stages and free transfers."""
     plan = job.plan
+    if np.all(plan.pp <= 1):
+        return 0.0 * plan.pp  # no pipeline, none of its formulas
+    from meshwright.cost.schedules import bubble_share
+
     share = bubble_share(
         plan.schedule, pp=plan.pp, vpp=plan.vpp, num_microbatches=num_microbatches(job)
     )

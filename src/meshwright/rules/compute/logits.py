@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.finding import Severity
-from meshwright.cost.memory import memory_stack
-from meshwright.cost.memory.ends import loss_bytes
 from meshwright.rules.predicted import gib
 from meshwright.rules.rule import rule
 
@@ -35,6 +33,9 @@ def _tokens(job: Job) -> Any:
 
 def _alive_bytes(job: Job) -> Any:
     """Bytes of logits and their copies alive at the fullest moment of the loss."""
+    from meshwright.cost.memory.ends import loss_bytes
+    from meshwright.cost.memory.stack import memory_stack
+
     logits = _tokens(job) * np.ceil(job.model.vocab_size / _ranks(job))
     return loss_bytes(job, logits, memory_stack(job.stack))[0]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.locate.document import Place, malformed
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN, Parsed, Setting, Span, Value
 from meshwright.frameworks.text.python.objects import Builder, Entry, Names, Object, TooLarge
 from meshwright.frameworks.text.python.values import Text, constant, dotted_name
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
 
 _DEEPEST_CALL = 8
 _MOST_STATEMENTS = 50_000
-_BARE = re.compile(r"(?:.*_)?(?:config|cfg|conf|args|kwargs|params|options)\d?\Z", re.IGNORECASE)
-_LINE_REST = re.compile(r"[ \t]*,?[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z)")
-_BLANKS = re.compile(r"[ \t\r\n]*")
+_BARE = pattern(r"(?:.*_)?(?:config|cfg|conf|args|kwargs|params|options)\d?\Z", re.IGNORECASE)
+_LINE_REST = pattern(r"[ \t]*,?[ \t]*(?:#[^\n]*)?(?:\r?\n|\Z)")
+_BLANKS = pattern(r"[ \t\r\n]*")
 
 
 def parse_python(source: Source) -> Parsed:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
 from meshwright.frameworks.setting import UNKNOWN, Span
 from meshwright.frameworks.text.python.values import Text, constant, dotted_name
 

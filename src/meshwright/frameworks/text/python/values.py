@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import operator
-import re
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN, Span
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 10_000  # characters or items of a computed value
 _LARGEST = 2**63
-_LINES = re.compile(r"\r\n|\r|\n")
+_LINES = pattern(r"\r\n|\r|\n")
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

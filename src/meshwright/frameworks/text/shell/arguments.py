@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import UNKNOWN, Setting, Span
 from meshwright.frameworks.text.shell.expand import Argument, Bit, looks_like_list
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
     from meshwright.frameworks.setting import Source
     from meshwright.frameworks.text.shell.expand import Tag
 
-_FLAG = re.compile(r"--?[A-Za-z_][^=\s]*")
-_OVERRIDE = re.compile(r"[+~]{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@/*-]+)*)=")
-_DELETION = re.compile(r"~([A-Za-z_][\w@/-]*(?:\.[\w@/-]+)*)$")
-_BETWEEN = re.compile(r"(?:[ \t\r\n\"']|\\\r?\n)*\Z")
-_LINE_END = re.compile(r"[ \t]*(\\)?(?:\r?\n|\Z)")
+_FLAG = pattern(r"--?[A-Za-z_][^=\s]*")
+_OVERRIDE = pattern(r"[+~]{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@/*-]+)*)=")
+_DELETION = pattern(r"~([A-Za-z_][\w@/-]*(?:\.[\w@/-]+)*)$")
+_BETWEEN = pattern(r"(?:[ \t\r\n\"']|\\\r?\n)*\Z")
+_LINE_END = pattern(r"[ \t]*(\\)?(?:\r?\n|\Z)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_TOKEN = re.compile(
+_TOKEN = pattern(
     r"\s*(?:(0[xX][0-9a-fA-F]{1,15}|\d{1,18})|\$?\{?([A-Za-z_]\w*)\}?|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!?:]))"
 )
 _MOST_TOKENS = 200

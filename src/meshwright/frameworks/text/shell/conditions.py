@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.text.shell.expand import Argument, Scope
 from meshwright.frameworks.text.shell.grammar import Simple, is_test
 
@@ -23,7 +23,7 @@ _NUMERIC: dict[str, Callable[[int, int], bool]] = {
     "-lt": lambda a, b: a < b,
     "-le": lambda a, b: a <= b,
 }
-_NUMBER = re.compile(r"-?\d{1,18}\Z")
+_NUMBER = pattern(r"-?\d{1,18}\Z")
 
 
 def holds(condition: Sequence[Node], scope: Scope) -> bool | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Span
 from meshwright.frameworks.text.shell.arithmetic import Unreadable, evaluate
 
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
     from meshwright.frameworks.text.shell.lexer import Piece, Word
 
 Tag = tuple[int, int]  # which `if` or `case`, which of its branches
-_OUTSIDE = re.compile(r"\$\w+\Z")
-_STATES = re.compile(r"(?:^|\s)(?:--?[A-Za-z]|[+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
-_BLANKS = re.compile(r"\s+")
-_LIST_NAME = re.compile(r"ARGS?|OPT|FLAG|EXTRA|PARAM|CMD|OVERRIDE", re.IGNORECASE)
+_OUTSIDE = pattern(r"\$\w+\Z")
+_STATES = pattern(r"(?:^|\s)(?:--?[A-Za-z]|[+~]{0,2}[A-Za-z_]\w*(?:\.\w+)+=)")
+_BLANKS = pattern(r"\s+")
+_LIST_NAME = pattern(r"ARGS?|OPT|FLAG|EXTRA|PARAM|CMD|OVERRIDE", re.IGNORECASE)
 _MOST_BITS = 2_000
 _MOST_WORK = 300_000  # bits of arguments handled
 _LONGEST_VALUE = 200_000  # characters

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from meshwright.base.locate.document import DEEPEST
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.text.shell.lexer import Lexer, Operator, Piece, Token, Word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?=)")
+_ASSIGNMENT = pattern(r"([A-Za-z_]\w*)(?:\[([^\]]*)\])?(\+?=)")
 _DECLARING = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _ENDS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 _SEPARATORS = frozenset({";", "&", "&&", "||", "|", "|&", "\n"})

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Setting, Span, Value
 from meshwright.frameworks.text.shell.expand import Bit, Variable
 
 if TYPE_CHECKING:
     from meshwright.frameworks.setting import Source
 
-_LINE = re.compile(r"^#(?:SBATCH|PBS|COBALT)[ \t]+(?P<rest>[^\n]*)", re.MULTILINE)
+_LINE = pattern(r"^#(?:SBATCH|PBS|COBALT)[ \t]+(?P<rest>[^\n]*)", re.MULTILINE)
 _OPTIONS = (
-    ("num_nodes", re.compile(r"(?P<key>--nodes|-N)[= \t]*(?P<value>\d{1,6})\b(?!-)")),
-    ("tasks_per_node", re.compile(r"(?P<key>--ntasks-per-node)[= \t]*(?P<value>\d{1,6})\b")),
-    ("num_tasks", re.compile(r"(?P<key>--ntasks|-n)[= \t]*(?P<value>\d{1,6})\b")),
+    ("num_nodes", pattern(r"(?P<key>--nodes|-N)[= \t]*(?P<value>\d{1,6})\b(?!-)")),
+    ("tasks_per_node", pattern(r"(?P<key>--ntasks-per-node)[= \t]*(?P<value>\d{1,6})\b")),
+    ("num_tasks", pattern(r"(?P<key>--ntasks|-n)[= \t]*(?P<value>\d{1,6})\b")),
     (
         "gpus_per_node",
-        re.compile(
+        pattern(
             r"(?P<key>--gpus-per-node|--gres)[= \t]*(?:gpu:)?(?:[\w.-]+:)?(?P<value>\d{1,4})\b"
         ),
     ),
-    ("num_gpus", re.compile(r"(?P<key>--gpus|-G)[= \t]*(?:[\w.-]+:)?(?P<value>\d{1,6})\b")),
-    ("num_nodes", re.compile(r"(?P<key>select)=(?P<value>\d{1,6})\b")),
-    ("gpus_per_node", re.compile(r"(?P<key>ngpus)=(?P<value>\d{1,4})\b")),
+    ("num_gpus", pattern(r"(?P<key>--gpus|-G)[= \t]*(?:[\w.-]+:)?(?P<value>\d{1,6})\b")),
+    ("num_nodes", pattern(r"(?P<key>select)=(?P<value>\d{1,6})\b")),
+    ("gpus_per_node", pattern(r"(?P<key>ngpus)=(?P<value>\d{1,4})\b")),
 )
 _SLURM = {
     "num_nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),

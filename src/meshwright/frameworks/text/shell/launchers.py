@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.text.shell.arguments import cut, is_flag, is_override
 
 if TYPE_CHECKING:
@@ -15,10 +17,10 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Span
     from meshwright.frameworks.text.shell.expand import Argument
 
-_PYTHON = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|colossalai)\Z")
-_SCRIPT = re.compile(r"[^=]+\.(?:py|pyz)\Z")
-_INLINE = re.compile(r"-[a-z]*c[a-z]*\Z")
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=")
+_PYTHON = pattern(r"(?:.*/)?(?:python[\d.]*|torchrun|deepspeed|accelerate|colossalai)\Z")
+_SCRIPT = pattern(r"[^=]+\.(?:py|pyz)\Z")
+_INLINE = pattern(r"-[a-z]*c[a-z]*\Z")
+_ASSIGNMENT = pattern(r"([A-Za-z_]\w*)=")
 _WITH_COMMANDS = frozenset(
     {
         "accelerate",
@@ -127,7 +129,7 @@ _FACTS = {
     "colossalai": _TORCHRUN,
 }
 _TORCHRUN_BARE = frozenset({"standalone", "no_python", "use_env", "module", "m", "run_path"})
-_ACCELERATE_LAUNCH_ONLY = re.compile(
+_ACCELERATE_LAUNCH_ONLY = pattern(
     r"num_|machine_rank|main_process_|same_network|rdzv_|gpu_ids|multi_gpu|rank|max_restarts"
     r"|monitor_interval|quiet|debug|module|m$|no_python|role|log_dir|tee|redirects|local_addr"
     r"|main_training_function|deepspeed_hostfile|deepspeed_multinode_launcher|enable_cpu_affinity"

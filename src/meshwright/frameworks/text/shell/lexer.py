@@ -7,24 +7,25 @@ from elsewhere have such quotes and the rest of the file is still worth reading.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meshwright.base.locate.document import DEEPEST, Lines, malformed
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 
 if TYPE_CHECKING:
     from meshwright.base.errors import InvalidInput
 
-_OPERATOR = re.compile(r";;&|;;|;&|&&|\|\||\|&|[;&|()]|\r?\n")
-_REDIRECT = re.compile(r"\d*(?:<<<|<<-|<<|>>|<>|>&|<&|>\||&>>|&>|>|<)")
-_BLANK = re.compile(r"(?:[ \t\r\f\v]|\\\r?\n)*(?:(?<![^\s;&|()])#[^\n]*)?", re.DOTALL)
-_PLAIN = re.compile(r"[^\s\\'\"`$;&|<>()]+")
-_IN_QUOTES = re.compile(r'[^"\\`$]+')
-_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_BRACED = re.compile(
+_OPERATOR = pattern(r";;&|;;|;&|&&|\|\||\|&|[;&|()]|\r?\n")
+_REDIRECT = pattern(r"\d*(?:<<<|<<-|<<|>>|<>|>&|<&|>\||&>>|&>|>|<)")
+_BLANK = pattern(r"(?:[ \t\r\f\v]|\\\r?\n)*(?:(?<![^\s;&|()])#[^\n]*)?", re.DOTALL)
+_PLAIN = pattern(r"[^\s\\'\"`$;&|<>()]+")
+_IN_QUOTES = pattern(r'[^"\\`$]+')
+_NAME = pattern(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
+_BRACED = pattern(
     r"([#!]?)([A-Za-z_]\w*|\d+|[@*#?$!-])(?:\[([^\]\n]*)\])?(:?[-=+?]|##?|%%?|//?|\^\^?|,,?|:|@)?"
 )
-_ESCAPE = re.compile(r"\\(\r?\n|.)?", re.DOTALL)
+_ESCAPE = pattern(r"\\(\r?\n|.)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

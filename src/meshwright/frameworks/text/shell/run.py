@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeVar
 
+from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.frameworks.setting import Span
 from meshwright.frameworks.text.shell.conditions import holds, matches
 from meshwright.frameworks.text.shell.expand import Argument, Bit, Growth, Scope, Variable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from meshwright.frameworks.text.shell.grammar import Assignment, Node
 
 _T = TypeVar("_T")
-_FLAG = re.compile(r"(?:^|\s)--?[A-Za-z]")
+_FLAG = pattern(r"(?:^|\s)--?[A-Za-z]")
 _DEEPEST_CALL = 8
 _MOST_COMMANDS = 20_000
 _READS_SCRIPTS = frozenset({"bash", "sh", "sbatch", "srun", "ssh", "qsub", "bsub", "pdsh"})
