@@ -20,7 +20,12 @@ def parse(source: Source) -> Parsed:
     """What a source states, with what its comments say of the launch where nothing else does."""
     if len(source.text) > _MOST_CHARACTERS:
         raise malformed(source.file, "longer than any configuration", hint="name another file")
-    return with_remarks(_parser(source.syntax)(source))
+    parsed = _parser(source.syntax)(source)
+    if source.syntax in ("shell", "overrides") and "{" in source.text:
+        from meshwright.frameworks.text.inline import opened
+
+        parsed = replace(parsed, settings=opened(parsed.settings))
+    return with_remarks(parsed)
 
 
 def with_remarks(parsed: Parsed) -> Parsed:

@@ -404,22 +404,33 @@ def _(job: Job) -> str:
     predictive=True,
 )
 def offload_is_hidden(job: Job) -> Mask:
-    """Parameters, states or activations on the host cross PCIe in every pass.
+    """Parameters, states or activations on the host cross PCIe, and its cores run the optimizer.
 
-    Offload less, or give each pass more tokens.
+    Offload less, give each pass more tokens, or accumulate more passes a step.
 
     Fails: plan(zero_stage=3, offload_params=True, host_bytes_per_s_per_gpu=1e9)
+    Fails: plan(zero_stage=3, offload_optimizer=1.0, host_bytes_per_s_per_gpu=1e9)
     Passes: plan(zero_stage=3, offload_params=True, host_bytes_per_s_per_gpu=2e11)
     """
     plan = job.plan
     offloads = (plan.offload_optimizer > 0) | plan.offload_params | (plan.offload_activations > 0)
-    return _where(offloads, job, "communication.host")
+    if not np.any(offloads):
+        return offloads
+    return offloads & by_row(job, lambda one: _share(one, *_of_host(one)) > LARGE_SHARE)
+
+
+def _of_host(job: Job) -> tuple[str, ...]:
+    """What of the step the host takes: transfers, and the optimizer where it is offloaded."""
+    stepped = bool(np.any(np.asarray(job.plan.offload_optimizer) > 0))
+    return ("communication.host", "optimizer") if stepped else ("communication.host",)
 
 
 @offload_is_hidden.message
 def _(job: Job) -> str:
     rate = job.cluster.host.bytes_per_s_per_gpu / 1e9
-    return f"offload over {rate:.3g} GB/s a GPU {_takes(job, 'communication.host')}"
+    names = _of_host(job)
+    both = " with the optimizer's step on the CPU" if len(names) > 1 else ""
+    return f"CPU offload, transfer over {rate:.3g} GB/s a GPU{both}, {_takes(job, *names)}"
 
 
 @rule(
