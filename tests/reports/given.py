@@ -134,7 +134,8 @@ def model_of(stated: Any) -> str | Mapping[str, Any] | None:
 def _is_as_stated(preset: str, dimensions: Mapping[str, int]) -> bool:
     """Whether a preset has the depth and the width that a text states."""
     model = load(preset)
-    own = {"layers": model.num_hidden_layers, "hidden": model.hidden_size}
+    heads = model.layers[0].attention.num_attention_heads
+    own = {"layers": model.num_hidden_layers, "hidden": model.hidden_size, "heads": heads}
     return all(dimensions.get(name, size) == size for name, size in own.items())
 
 

@@ -348,6 +348,9 @@ def _fits_on(key: str, degree: Any, expected: bool, answer: Answer) -> str:
     axis = key.removeprefix("fits_by_")
     name = f"fits_on_{degree}_gpus" if axis == "gpus" else f"fits_with_{axis}_{degree}"
     said = answer.figures.get(name)
+    least = answer.figures.get("least_gpus_that_fit")
+    if said is None and axis == "gpus" and isinstance(least, int):
+        said = "yes" if int(degree) >= least else "no"  # more replicas share the states
     return "" if said is not None and (said != "no") == expected else f"{name}: {said}"
 
 

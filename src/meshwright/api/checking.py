@@ -194,12 +194,14 @@ def _has_errors(findings: Sequence[Finding]) -> bool:
 def stated(reading: Reading, given: Given) -> tuple[Reading, Model | None]:
     """The reading with the variables that are given, and the model if one is."""
     from meshwright.api import load_model
+    from meshwright.frameworks.read import on_machine
 
+    sets: dict[str, Value] = {}
     if given.sets:
         from meshwright.frameworks.variables import read_variable
 
         sets = {name: Value(value=read_variable(name, v)) for name, v in given.sets.items()}
-        reading = reading.with_values(sets)
+    reading = on_machine(reading, _counts(given, sets)).with_values(sets)
     if isinstance(given.gpus, str) and not given.gpus.endswith(".toml"):
         name = given.gpus.partition(":")[0]
         reading = reading.with_values({"gpu_name": Value(value=name)})
@@ -207,6 +209,25 @@ def stated(reading: Reading, given: Given) -> tuple[Reading, Model | None]:
         return reading, None
     model = load_model(given.model)
     return reading.with_values(_shape(given.model)), model
+
+
+_LONGEST = 7  # digits of a number of GPUs
+_MACHINE = ("num_gpus", "num_nodes", "gpus_per_node")
+
+
+def _counts(given: Given, sets: Mapping[str, Value]) -> dict[str, int]:
+    """GPUs and nodes that are given, by variable."""
+    found = {n: sets[n].value for n in _MACHINE if n in sets}
+    cluster = given.gpus
+    if isinstance(cluster, str):
+        each, nodes = cluster.partition(":")[2], given.nodes or 1
+        if each.isdecimal() and len(each) < _LONGEST:
+            own = (int(each) * nodes, nodes, int(each))
+            found = {**dict(zip(_MACHINE, own, strict=True)), **found}
+    elif cluster is not None and not isinstance(cluster, Path):
+        own = (cluster.num_gpus, cluster.num_nodes, cluster.gpus_per_node)
+        found = {**dict(zip(_MACHINE, own, strict=True)), **found}
+    return {name: value for name, value in found.items() if isinstance(value, int) and value > 0}
 
 
 def _shape(model: str | Path | Model) -> dict[str, Value]:

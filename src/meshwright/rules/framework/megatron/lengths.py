@@ -296,3 +296,29 @@ def scaler_does_not_see_shards(k: Knobs) -> bool:
     Passes: megatron-lm 0.19: --use-torch-fsdp2
     """
     return bool(k.use_torch_fsdp2 and k.fp16)
+
+
+@demand(
+    "DAT116",
+    "Sequence longer than the stated positions (Megatron)",
+    severity=Severity.ERROR,
+    section="4.1",
+    scope="megatron-lm",
+    source="Megatron-LM megatron/training/arguments.py validate_args (0.12.3, 0.19.2)",
+    confidence="read",
+    consequence='AssertionError: "max_position_embeddings must be greater than or equal to '
+    'seq_length"',
+    says="sequence length {seq_len} with max_position_embeddings {max_position_embeddings}",
+)
+def positions_are_fewer_than_tokens(k: Knobs) -> bool:
+    """Megatron refuses whatever the kind of positions, rotary ones included.
+
+    Fails: megatron-lm 0.19: --seq-length 8192 --max-position-embeddings 4096
+    Passes: megatron-lm 0.19: --seq-length 4096 --max-position-embeddings 4096
+    """
+    return k.is_stated("max_position_embeddings") and bool(k.seq_len > k.max_position_embeddings)
+
+
+@positions_are_fewer_than_tokens.fix
+def _(k: Knobs) -> dict[str, int]:
+    return {"max_position_embeddings": k.seq_len}

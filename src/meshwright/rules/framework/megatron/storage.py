@@ -117,10 +117,15 @@ def asynchronous_save_is_turned_off(k: Knobs) -> bool:
     "Async save in an unsupported format",
     severity=Severity.ERROR,
     section="4.3",
-    scope="megatron-bridge>=0.6",
-    source=sources.BRIDGE,
+    scope="megatron-lm>=0.7; megatron-bridge>=0.6",
+    source=f"{sources.BRIDGE}; Megatron-LM megatron/training/checkpointing.py save_checkpoint "
+    "(0.12.3, 0.19.2)",
     confidence="read",
     consequence="AssertionError: async_save is only supported with torch_dist, fsdp_dtensor",
+    consequences={
+        "megatron-lm": 'NotImplementedError: "Async checkpoint save not implemented for legacy '
+        'checkpoints", at the first save'
+    },
     says="checkpoint_async with ckpt_format {ckpt_format}",
     suggest={"ckpt_format": "torch_dist"},
 )
@@ -128,6 +133,7 @@ def format_cannot_be_written_later(k: Knobs) -> bool:
     """Only formats whose shards are planned before they are written can be handed to a worker.
 
     Fails: megatron-bridge 0.6: checkpoint.async_save=true checkpoint.ckpt_format=torch
+    Fails: megatron-lm 0.12: --async-save --ckpt-format torch
     Passes: megatron-bridge 0.6: checkpoint.async_save=true checkpoint.ckpt_format=torch_dist
     """
     return bool(k.checkpoint_async and k.ckpt_format not in ASYNCHRONOUS_FORMATS)
