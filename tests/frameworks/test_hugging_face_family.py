@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from meshwright.frameworks.framework import framework
 from meshwright.frameworks.inverse import without_idle
 from meshwright.frameworks.jobs import draft
-from meshwright.frameworks.read import read_text
+from meshwright.frameworks.launching import written
+from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.text.render import render
 from meshwright.hardware.catalogue import cluster
 from meshwright.model.catalogue import load, resolve
@@ -103,6 +104,9 @@ def back_and_forth(name: str, job: Job) -> tuple[Plan, Plan, dict[str, str]]:
     assert unknown == []
     text = render(own.syntaxes[0], expressed.settings, launch=expressed.launch)
     reading = read_text(text, file=own.file_name, framework=name)
+    if expressed.beside:
+        files = written(own, expressed)
+        (reading,) = read_files([own.file_name], framework=name, texts=files)
     assert [s.spelled for s in reading.config.unknown] == []
     drafted = draft(reading, model=job.model, cluster=job.cluster).job
     if name not in ("accelerate", "deepspeed"):

@@ -30,8 +30,9 @@ class Expressed:
     `lost` maps a variable to the reason why the framework has no place for its value; `refused` to
     the reason why it cannot run such a plan at all. `launch` is what the launcher must be told:
     num_gpus, num_nodes, gpus_per_node, environment. `text` is the whole file where a framework
-    writes its own; `syntax`, `file_name` and `program` are those of the version that was asked for,
-    "" for the framework's usual ones.
+    writes its own, `beside` the settings of files that stand beside it, by name; `syntax`,
+    `file_name` and `program` are those of the version that was asked for, "" for the framework's
+    usual ones.
     """
 
     settings: Mapping[str, Any]
@@ -40,6 +41,7 @@ class Expressed:
     file_name: str = ""
     program: str = ""
     launch: Mapping[str, Any] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     lost: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 

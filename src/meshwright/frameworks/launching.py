@@ -25,7 +25,7 @@ _COMMANDS = {
 }
 _MESHED = "accelerate launch{machine} --config_file accelerate.yaml train.py {file}"
 _TRAINERS = frozenset({"hf-trainer", "llama-factory", "axolotl", "ms-swift"})
-ENGINE, ENGINE_FILE = "ds_config.", "ds_config.json"  # DeepSpeed's settings beside accelerate's
+ENGINE_FILE = "ds_config.json"
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 _LAUNCHERS = frozenset({"NPROC_PER_NODE", "NNODES", "NODE_RANK", "FORCE_TORCHRUN", "WORLD_SIZE"})
 
@@ -79,9 +79,7 @@ def beside(target: Framework, expressed: Expressed) -> tuple[dict[str, Any], dic
     accelerate's.
     """
     settings = dict(expressed.settings)
-    others: dict[str, Any] = {}
-    if target.name == "accelerate" and (engine := _taken(settings, ENGINE)):
-        others[ENGINE_FILE] = engine
+    others: dict[str, Any] = dict(expressed.beside)
     if target.name not in _TRAINERS:
         return settings, others
     if engine := _taken(settings, "deepspeed."):

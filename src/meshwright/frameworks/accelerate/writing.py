@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.frameworks.deepspeed.writing import automatic, batch, zero_settings
 from meshwright.frameworks.framework import Expressed
+from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.hugging_face.widths import kind_of
 from meshwright.frameworks.hugging_face.writing import (
     REASONS,
@@ -19,7 +20,7 @@ from meshwright.frameworks.hugging_face.writing import (
     steps_of,
 )
 from meshwright.frameworks.inverse import launch_of, lost, unsaid
-from meshwright.frameworks.launching import ENGINE, ENGINE_FILE
+from meshwright.frameworks.launching import ENGINE_FILE
 
 if TYPE_CHECKING:
     from meshwright.frameworks.framework import Framework
@@ -49,10 +50,13 @@ def write(own: Framework, job: Job, version: str) -> Expressed:
     plan = job.plan.row(0)
     refused = refusals(plan, MESH, own.title, elsewhere=_ELSEWHERE)
     settings = {**_launched(job, plan), **_sharding(job, plan), **mesh_settings(plan, MESH)}
-    gone = unsaid(own, version, settings, job, but_not=refused)
+    engine = _engine(job, plan) if _by_file(plan) else {}
+    speaks, said = (by_name("deepspeed"), engine) if engine else (own, settings)
+    gone = unsaid(speaks, version if speaks is own else "", said, job, but_not=refused)
     return Expressed(
         settings=settings,
         launch=launch_of(job),
+        beside={ENGINE_FILE: engine} if engine else {},
         lost=lost(gone, _REASONS, own.title),
         refused=refused,
     )
@@ -61,11 +65,10 @@ def write(own: Framework, job: Job, version: str) -> Expressed:
 def _launched(job: Job, plan: Plan) -> dict[str, Any]:
     gpus, per_node = job.cluster.num_gpus, max(job.cluster.gpus_per_node, 1)
     mixed = half_of(plan) if kind_of(plan) != "pure" else ""
-    by_file = runs_by(plan) == "deepspeed" and (plan.tp > 1 or plan.ep > 1)
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": _KINDS[runs_by(plan)],
-        **({} if by_file else {"mixed_precision": mixed or "no"}),
+        **({} if _by_file(plan) else {"mixed_precision": mixed or "no"}),
         "num_machines": -(-gpus // per_node),
         "num_processes": gpus,
     }
@@ -88,12 +91,20 @@ def _sharding(job: Job, plan: Plan) -> dict[str, Any]:
     return settings
 
 
+def _by_file(plan: Plan) -> bool:
+    """Whether DeepSpeed needs a file: the plugin's own settings have no words for AutoTP."""
+    return runs_by(plan) == "deepspeed" and bool(plan.tp > 1 or plan.ep > 1)
+
+
+def _engine(job: Job, plan: Plan) -> dict[str, Any]:
+    """DeepSpeed's own settings, for the file that accelerate's names."""
+    return {**batch(job, plan), **zero_settings(plan), **automatic(plan)}
+
+
 def _deepspeed(job: Job, plan: Plan) -> dict[str, Any]:
     prefix = "deepspeed_config."
-    if plan.tp > 1 or plan.ep > 1:  # which the plugin's own settings have no words for
-        whole = {**batch(job, plan), **zero_settings(plan), **automatic(plan)}
-        named: dict[str, Any] = {prefix + "deepspeed_config_file": ENGINE_FILE}
-        return named | {ENGINE + name: value for name, value in whole.items()}
+    if _by_file(plan):
+        return {prefix + "deepspeed_config_file": ENGINE_FILE}
     settings: dict[str, Any] = {
         prefix + "zero_stage": int(plan.zero_stage),
         prefix + "gradient_accumulation_steps": steps_of(job),
