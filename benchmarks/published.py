@@ -137,8 +137,15 @@ def judged(run: str, job: Job, target: str) -> Outcome:
 
 def _differences(before: Job, after: Job) -> Iterable[str]:
     """Fields of the plan that are not the same after writing and reading."""
-    first, second = plan_words(before.plan, every=True), plan_words(after.plan, every=True)
+    first, second = (_words(job) for job in (before, after))
     return (name for name in first if first.get(name) != second.get(name))
+
+
+def _words(job: Job) -> dict[str, Any]:
+    """The plan in words; a vocabulary that is not padded has its own size."""
+    words = dict(plan_words(job.plan, every=True))
+    words["padded_vocab_size"] = words.get("padded_vocab_size") or job.model.vocab_size
+    return words
 
 
 def _other_figures(before: Job, after: Job) -> Iterable[str]:

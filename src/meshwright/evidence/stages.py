@@ -5,22 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.noun import dataclass
 from meshwright.evidence.row import CannotExpress
+from meshwright.frameworks.nanotron.placing import block_costs, cost_balanced
 from meshwright.model.architecture import Mlp
 
 if TYPE_CHECKING:
     from meshwright.evidence.habits import Habits
     from meshwright.evidence.row import Row
     from meshwright.model.architecture import Model
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Relative cost of one layer and of the head, in any one unit."""
-
-    layer: float
-    head: float
 
 
 def stage_fields(row: Row, habits: Habits, model: Model, chunks: int) -> dict[str, Any]:
@@ -43,7 +35,7 @@ def stage_fields(row: Row, habits: Habits, model: Model, chunks: int) -> dict[st
             redistributed(layers, chunks, head=_head_in_layers(model, row.needed("seq_len")))
         )
     if habits.cost_balanced_stages:
-        return _layout(cost_balanced(layers, chunks, _parameter_costs(model)))
+        return _layout(_cost_balanced(layers, chunks, model))
     if layers % chunks == 0:
         return {}
     return _uneven(layers, chunks, slots=habits.slot_balanced_stages)
@@ -84,40 +76,17 @@ def _letters(text: str) -> str:
     return re.sub(r"([EtmL])\*(\d+)", lambda m: m.group(1) * int(m.group(2)), text)
 
 
-def _parameter_costs(model: Model) -> Costs:
-    """Costs as nanotron counts them: weights of attention, MLP and head.
-
-    Source: nanotron@67716392ab src/nanotron/models/llama.py, get_block_compute_costs.
-    """
+def _cost_balanced(layers: int, chunks: int, model: Model) -> tuple[int, ...]:
+    """Layers per chunk as nanotron deals them out; CannotExpress where a chunk holds nothing."""
     block = model.layers[0]
     width = block.attention.num_attention_heads * block.attention.head_dim
     ff = block.feed_forward
     ffn = ff.intermediate_size if isinstance(ff, Mlp) else ff.intermediate_size * ff.top_k
-    return Costs(
-        layer=(4 * width + 3 * ffn) * model.hidden_size,
-        head=model.vocab_size * model.hidden_size,
-    )
-
-
-def cost_balanced(layers: int, chunks: int, costs: Costs) -> tuple[int, ...]:
-    """Layers per chunk when a chunk ends with the block that passes its share of the total cost.
-
-    After the layers come norm, head, cast and loss, so late chunks may hold no layer at all.
-    Source: nanotron@67716392ab src/nanotron/models/base.py, build_model.
-    Raises CannotExpress where a chunk would hold nothing, as nanotron's launcher refuses then.
-    """
-    blocks = [costs.layer] * layers + [0.0, costs.head, 0.0, 0.0]
-    total = sum(blocks)
-    counts = [0] * chunks
-    chunk, done = 0, 0.0
-    for index, cost in enumerate(blocks):
-        counts[chunk] += index < layers
-        done += cost
-        if done > total * (chunk + 1) / chunks and chunk < chunks - 1:
-            chunk += 1
-    if chunk < chunks - 1:
+    costs = block_costs(hidden=model.hidden_size, width=width, ffn=ffn, vocab=model.vocab_size)
+    counts = cost_balanced(layers, chunks, costs)
+    if counts is None:
         raise CannotExpress(f"{layers} layers leave one of {chunks} stages empty")
-    return tuple(counts)
+    return counts
 
 
 def _head_in_layers(model: Model, seq_len: int) -> float:

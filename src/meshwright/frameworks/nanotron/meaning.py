@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.frameworks.meanings import Meanings, with_files
+from meshwright.frameworks.nanotron.placing import block_costs, cost_balanced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,10 @@ TP_MODE = "parallelism.tp_mode"
 RECOMPUTE = "parallelism.recompute_layer"
 DTYPE = "model.dtype"
 ACCUMULATE = "optimizer.accumulate_grad_in_fp32"
+EXPERTS = "model.model_config.moe_config.num_experts"
 OPTIMIZER = "optimizer.optimizer_factory.name"
+_MOST_STAGES = 1024
+_MOST_LAYERS = 10_000
 PRECISIONS = {
     "bfloat16": "bf16",
     "bf16": "bf16",
@@ -36,6 +40,7 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
     _batch(m)
     _precision(m)
     _checkpoints(m)
+    _layout(m)
     return m.given
 
 
@@ -101,6 +106,23 @@ def _vocabulary(m: Meanings) -> None:
         unit = divisor * m.count("tp")
         padded = -(-rows // unit) * unit
         m.give("padded_vocab_size", padded, "model.make_vocab_size_divisible_by")
+
+
+def _layout(m: Meanings) -> None:
+    """Layers per stage, which nanotron deals out by the cost of blocks."""
+    stages, layers = m.count("pp"), m.value("num_hidden_layers")
+    names = ("hidden_size", "num_attention_heads", "intermediate_size", "vocab_size")
+    sizes = [m.value(name) for name in names]
+    if not 1 < stages <= _MOST_STAGES or not all(isinstance(n, int) for n in (layers, *sizes)):
+        return
+    hidden, heads, ffn, vocab = sizes
+    if not 0 < layers <= _MOST_LAYERS or m.is_stated(EXPERTS) or min(sizes) < 1:
+        return
+    width = heads * (m.value("head_dim") or hidden // heads)
+    costs = block_costs(hidden=hidden, width=width, ffn=ffn, vocab=vocab)
+    counts = cost_balanced(layers, stages, costs)
+    if counts is not None and len(set(counts)) > 1:
+        m.give("layout", list(counts))
 
 
 def _checkpoints(m: Meanings) -> None:

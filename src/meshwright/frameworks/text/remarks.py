@@ -65,6 +65,7 @@ _MODEL = pattern(
     re.IGNORECASE,
 )
 _SIZE = pattern(r"(?<![\w.-])\d+(?:\.\d+)?[Bb]\b(?:[- ](?:model|parameters|params))?")
+_LIKE = pattern(r"[ -]?(?:like|style|family)\b", re.IGNORECASE)  # "a DeepSeekV3-like model"
 _LAUNCHER = pattern(
     r"\s*(?:torchrun|deepspeed|accelerate launch|srun|mpirun|mpiexec|python3? -m torch\.distr)"
 )
@@ -130,7 +131,7 @@ def _model(remarks: Remarks, source: Source, span: Span) -> None:
     """Adds the model that a comment names, as it names it."""
     for phrase, is_model in ((_MODEL, _is_model), (_SIZE, _anything)):
         for match in phrase.finditer(source.text, span.start, span.end):
-            if is_model(match.group()):
+            if is_model(match.group()) and not _LIKE.match(source.text, match.end()):
                 _add(remarks, source, "model_remark", match.group(), Span(*match.span()))
                 return
 
