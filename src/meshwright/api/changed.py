@@ -84,19 +84,24 @@ def changes(before: Job, after: Job, *, own: Prediction | None) -> list[Change]:
     for names in (*_TOGETHER, *((name,) for name in FIELDS)):
         fields = {name: left.pop(name) for name in names if name in left}
         if fields:
-            found.append(_priced(before, after, fields, own))
+            found.append(_priced(before, after, fields, names, own=own))
     return sorted(found, key=lambda change: -abs(change.bytes or 0))
 
 
 def _priced(
-    before: Job, after: Job, fields: Mapping[str, tuple[Any, Any]], own: Prediction | None
+    before: Job,
+    after: Job,
+    fields: Mapping[str, tuple[Any, Any]],
+    names: tuple[str, ...],
+    *,
+    own: Prediction | None,
 ) -> Change:
-    """A change with what it alone costs."""
+    """A change with what it alone costs, fields of its habit that matter only then included."""
     if own is None:
         return Change(fields=fields)
     from meshwright.cost.predict import predict
 
-    plan = before.plan.row(0).replace(**{n: getattr(after.plan.row(0), n) for n in fields})
+    plan = before.plan.row(0).replace(**{n: getattr(after.plan.row(0), n) for n in names})
     try:
         with np.errstate(all="ignore"):
             alone = predict(replace(before, plan=plan))

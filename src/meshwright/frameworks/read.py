@@ -124,12 +124,13 @@ def read_parsed(
 
 
 def on_machine(reading: Reading, counts: Mapping[str, int]) -> Reading:
-    """The reading as it means on so many GPUs and nodes, where the files do not state them.
+    """The reading as it means on so many GPUs and nodes, where the files do not tell.
 
     `counts` are variables: num_gpus, num_nodes, gpus_per_node.
     """
-    known = {name: Value(value=n) for name, n in counts.items() if not reading.is_stated(name)}
-    if not known:
+    known = {name: Value(value=n) for name, n in counts.items() if reading.value(name) is None}
+    whole = reading.value("num_nodes") is not None and reading.value("gpus_per_node") is not None
+    if not known or whole or reading.value("num_gpus") is not None:
         return reading
     config = replace(reading.config, launch={**reading.config.launch, **known})
     values = saved_values(config) | table_values(config)

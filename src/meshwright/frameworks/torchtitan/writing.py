@@ -188,7 +188,7 @@ def _mesh(plan: Plan, *, modern: bool) -> dict[str, Any]:
         p + "expert_parallel_degree": int(plan.ep),
     }
     default = plan.pp == 1
-    if plan.zero_stage >= 2:
+    if plan.zero_stage >= 1:  # what is not sharded comes closest to what stays gathered
         reshard = bool(plan.reshard_after_forward) and plan.zero_stage == 3
         if reshard != default:
             settings[p + "fsdp_reshard_after_forward"] = "always" if reshard else "never"
