@@ -23,7 +23,7 @@ MESH: dict[str, tuple[Any, ...]] = {
     SIZE.format("dp_shard"): (1, 2, 8),
     SIZE.format("tp"): (1, 2, 4),
     SIZE.format("cp"): (1, 2),
-    SIZE.format("sp"): (1, 1, 1, 2),
+    SIZE.format("sp"): (*[1] * 9, 2),
     "parallelism_config_cp_comm_strategy": ("allgather", "alltoall", "ring"),
 }
 FSDP: dict[str, tuple[Any, ...]] = {

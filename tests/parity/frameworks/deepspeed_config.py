@@ -38,7 +38,7 @@ CHANGES: dict[str, tuple[Any, ...]] = {
     "zero_optimization.offload_optimizer": ({"device": "cpu"}, {"device": "none"}, None),
     "zero_optimization.offload_optimizer.ratio": (0.3, 1.0, 1.5),
     "zero_optimization.offload_optimizer.pin_memory": FLAG,
-    "zero_optimization.offload_param": ({"device": "cpu"}, {"device": "none"}, None),
+    "zero_optimization.offload_param": (*[{"device": "none"}] * 3, {"device": "cpu"}),
     "zero_optimization.sub_group_sise": (1_000_000,),
     "fp16.enabled": FLAG,
     "fp16.opt_level": ("O2",),

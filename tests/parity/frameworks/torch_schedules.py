@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from comparing import Config, Subject
@@ -10,6 +11,7 @@ from fake_ranks import fake_world, stage
 if TYPE_CHECKING:
     import random
 
+LAYERS = 32
 SCHEDULES = (
     *("1F1B", "GPipe", "Interleaved1F1B", "InterleavedZeroBubble", "LoopedBFS"),
     *("ZBVZeroBubble", "DualPipeV"),
@@ -29,8 +31,13 @@ def draw(rng: random.Random) -> Config:
 
 
 def text(config: Config) -> str:
-    """The job file of torchtitan 0.2 whose pipeline this is; 24 layers, one slot at either end."""
+    """The job file of torchtitan 0.2 whose pipeline this is, its layers dealt out in order."""
     stages = config["pp"] * config["chunks"]
+    parts = [
+        [f"layers.{n}" for n in range(LAYERS) if n * stages // LAYERS == i] for i in range(stages)
+    ]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
     return f"""# {config["pp"]} GPUs
 [model]
 name = "llama3"
@@ -45,7 +52,7 @@ data_parallel_shard_degree = 1
 pipeline_parallel_degree = {config["pp"]}
 pipeline_parallel_schedule = "{config["schedule"]}"
 pipeline_parallel_microbatch_size = 1
-pipeline_parallel_layers_per_stage = {-(-34 // stages)}
+module_fqns_per_model_part = {json.dumps(parts)}
 """
 
 

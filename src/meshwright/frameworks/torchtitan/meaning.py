@@ -288,6 +288,7 @@ def _sharding(m: Meanings) -> None:
     m.give("overlap_param_gather", True)
     m.follow("overlap_tp", bool(m.value("async_tp", False)), "async_tp")
     overlapped = bool(m.value("overlap_ep", False)) and m.value("schedule") == "dualpipe-v"
+    overlapped = overlapped and m.count("ep") > 1  # nothing is exchanged otherwise
     m.follow("overlap_ep", overlapped, "overlap_ep")
     offloaded = bool(m.value("offload_params", False))
     m.give("offload_optimizer", 1.0 if offloaded else 0.0, "training.enable_cpu_offload")

@@ -192,6 +192,8 @@ def graphs_dispatch_without_the_host(k: Knobs) -> bool:
     """
     if not k.get("cuda_graph", False) or degree(k, "ep") == 1:
         return False
+    if k.get("num_experts") == 0:  # a model without experts has no dispatcher
+        return False
     backend = k.get("ep_backend") or "standard"
     fixed = backend == "hybridep" and k.get("non_blocking_capacity_factor") is not None
     return not (backend == "minimal_async" or fixed)

@@ -83,6 +83,8 @@ def schedule_has_its_stages(k: Knobs) -> bool:
     """1F1B and GPipe order one stage a rank, the others two or more; layers a stage decide.
 
     Elsewhere 1F1B with several chunks is the interleaved schedule; torchtitan has it by that name.
+    Where the modules of every stage are listed, an interleaved schedule runs with one of them too;
+    under a single-stage schedule all but the first stage of a rank would be left out.
 
     Fails: knobs(framework="torchtitan 0.3", pp=2, schedule_class="1F1B", stages_per_rank=2)
     Fails: knobs(framework="torchtitan 0.3", pp=2, schedule_class="Interleaved1F1B",
@@ -93,7 +95,9 @@ def schedule_has_its_stages(k: Knobs) -> bool:
     if degree(k, "pp") == 1 or k.get("schedule_name_unknown", False) or k.get("pp_schedule_csv"):
         return False
     single = str(k.schedule_class).lower() in _SINGLE
-    return bool(k.stages_per_rank != 1) if single else bool(k.stages_per_rank < 2)
+    if single:
+        return bool(k.stages_per_rank != 1)
+    return bool(k.stages_per_rank < 2) and not k.get("module_split")
 
 
 @schedule_has_its_stages.message
