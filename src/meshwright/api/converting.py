@@ -216,7 +216,7 @@ def _read_again(
     left = {
         name: value
         for name, value in _of_program(job, target).items()
-        if not again.is_stated(name) and again.value(name) != value
+        if (name in _WIDTHS or not again.is_stated(name)) and again.value(name) != value
     }
     return again.with_values({n: Value(value=v) for n, v in left.items()}), left
 
