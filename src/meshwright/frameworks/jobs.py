@@ -7,7 +7,7 @@ by accommodating ones. The two jobs are equal where nothing is missing.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +15,14 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.frameworks.setting import UNKNOWN
 from meshwright.frameworks.shape import ESSENTIAL, is_whole, shaped, stand_ins
-from meshwright.plan.job import Job, Loading, Recipe, Runtime, Workload
+from meshwright.frameworks.workloads import SHORT_SEQ_LEN, workloads
+from meshwright.plan.job import Job
 from meshwright.plan.plan import Plan, Recompute
-from meshwright.plan.words import FIELDS, LARGEST, read_word
+from meshwright.plan.words import FIELDS, read_word
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.base.problem import Problem
     from meshwright.frameworks.reading import Reading
-    from meshwright.frameworks.setting import Value
     from meshwright.hardware.cluster import Cluster
     from meshwright.model.architecture import Model
 
@@ -37,13 +35,10 @@ SHAPE = (
     *("shared_expert_intermediate_size", "n_shared_experts", "first_k_dense_replace"),
     *("q_lora_rank", "kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "mtp_num_layers"),
 )
-USUAL_SEQ_LEN = 4096
-SHORT_SEQ_LEN = 512  # what fits no such sequence fits none that is trained on
 USUAL_GPU = "H100"
 OTHER_GPU = "A100-80GB"
 _MOST_GPUS = 10**6  # as many nodes as a cluster may have
 _LARGEST_DIMENSION = 10**7
-_ROUNDS = 4  # micro-batches per stage where the batch is not stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,10 +89,10 @@ def draft(
         missing.append("zero_stage")
         first = first.replace(zero_stage=2)
         second = second.replace(zero_stage=3, offload_optimizer=1.0, offload_params=True)
-    workloads = _workloads(reading, (first, second), models, missing)
+    works = workloads(reading, (first, second), models, missing)
     jobs = [
         Job(model=m, cluster=c, workload=w, plan=p, stack=stack)
-        for m, c, w, p in zip(models, clusters, workloads, (first, second), strict=True)
+        for m, c, w, p in zip(models, clusters, works, (first, second), strict=True)
     ]
     return Drafted(
         job=jobs[0],
@@ -361,114 +356,3 @@ def _cluster(gpu: str, num_gpus: int, per_node: int | None) -> Cluster:
     except MeshwrightError:
         built = cluster(f"{gpu}:1", nodes=num_gpus)
     return replace(built, num_gpus=num_gpus)
-
-
-# The workload
-
-
-def _workloads(
-    reading: Reading, plans: tuple[Plan, Plan], models: tuple[Model, Model], missing: list[str]
-) -> tuple[Workload, Workload]:
-    """The workload that is stated, under either plan's data-parallel degree.
-
-    A length that stands in is none that the model has no positions for.
-    """
-    first, second = plans
-    seq_len = reading.value("seq_len")
-    lengths: tuple[Any, ...] = (seq_len, seq_len)
-    if not isinstance(seq_len, int) or not 0 < seq_len <= LARGEST:
-        missing.append("seq_len")
-        usual = zip((USUAL_SEQ_LEN, SHORT_SEQ_LEN), models, strict=True)
-        lengths = tuple(min(n, m.max_position_embeddings or n) for n, m in usual)
-    lengths = (_padded(reading, first, lengths[0]), _padded(reading, second, lengths[1]))
-    if _batch(reading, first) is None:
-        missing.append("global_batch_size")
-    built = [
-        Workload(
-            seq_len=length,
-            global_batch_size=_batch(reading, p)
-            or int(p.micro_batch_size * p.dp * p.pp * p.vpp * _ROUNDS),
-            train_tokens=_number(reading.value("train_tokens")),
-            packed_mean_len=_number(reading.value("packed_mean_len")),
-            loading=_loading(reading),
-            runtime=_noun(Runtime, reading.values),
-            recipe=_noun(Recipe, reading.values),
-        )
-        for p, length in zip((first, second), lengths, strict=True)
-    ]
-    return built[0], built[1]
-
-
-_SAVING = ("ckpt_dir", "checkpoint_interval_steps", "checkpoint_interval_s", "checkpoint_async")
-
-
-def _loading(reading: Reading) -> Loading:
-    """Data and checkpoints; how a framework would save says nothing where nothing is saved.
-
-    Nor does it say anything of the program's loader how many workers it has by default.
-    """
-    loading: Loading = _noun(Loading, reading.values)
-    workers = reading.values.get("num_workers")
-    if workers is not None and workers.default:
-        loading = replace(loading, num_workers=None)
-    saves = any(reading.is_stated(name) for name in _SAVING)
-    return loading if saves else replace(loading, checkpoint_async=None)
-
-
-def _padded(reading: Reading, plan: Plan, length: int) -> int:
-    """The length as the framework pads it, where it does so itself: every rank's share is equal."""
-    if reading.value("pads_sequences") is not True:
-        return length
-    unit = int(max(plan.tp, 1) * max(plan.cp, 1)) * (2 if int(plan.cp) > 1 else 1)
-    return -(-length // unit) * unit
-
-
-def _batch(reading: Reading, plan: Plan) -> int | None:
-    """Sequences a step: stated, or micro-batch times accumulation times replicas."""
-    stated = reading.value("global_batch_size")
-    if isinstance(stated, int) and 0 < stated <= LARGEST:
-        return stated
-    accumulation = reading.value("gradient_accumulation_steps")
-    if isinstance(accumulation, int) and 0 < accumulation <= LARGEST:
-        return int(plan.micro_batch_size * accumulation * plan.dp)
-    return None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _noun(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A noun of settings that may be unstated, from the variables of its fields' names."""
-    stated: dict[str, Any] = {}
-    for item in fields(kind):
-        found = values.get(item.name)
-        value = found.value if found is not None else None
-        if item.name == "environment" and isinstance(value, dict):
-            value = tuple(sorted((str(k), str(v)) for k, v in value.items()))
-        if isinstance(value, list):
-            value = tuple(value)
-        if value is not None and _fits(value, str(item.type)) and not _is_off(found):
-            stated[item.name] = value
-    return kind(**stated)
-
-
-def _is_off(found: Value | None) -> bool:
-    """Whether a framework's default is a negative number, which means that nothing is set."""
-    if found is None:
-        return False
-    number = isinstance(found.value, int) and not isinstance(found.value, bool)
-    return number and not found.settings and found.value < 0
-
-
-def _fits(value: Any, hint: str) -> bool:
-    """Whether a value is of the type that a field's hint says, in its coarse kinds."""
-    if isinstance(value, bool):
-        return "bool" in hint
-    if isinstance(value, int):
-        return "int" in hint.split("tuple")[0] or "float" in hint
-    if isinstance(value, float):
-        return "float" in hint
-    return ("str" in hint and isinstance(value, str)) or (
-        "tuple" in hint and isinstance(value, tuple)
-    )
