@@ -10,7 +10,12 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.rules.estimate import total_parameters
-from meshwright.rules.predicted import GIB, SAFE_HOST_SHARE, SAFE_SHARE
+from meshwright.rules.predicted import (
+    GIB,
+    SAFE_HOST_SHARE,
+    SAFE_SHARE,
+    whole_gradient_bytes,
+)
 from meshwright.rules.same import Alike
 
 if TYPE_CHECKING:
@@ -201,6 +206,8 @@ def fit_of(job: Job) -> str:
     if any(m.host_bytes > host_room for m in certain):
         return "no"
     plan = job.plan
+    if float(used.peak_bytes) + found.outside_bytes + float(whole_gradient_bytes(job)) > room:
+        return "no"
     away = float(np.max(plan.offload_optimizer)) > 0 or bool(np.any(plan.offload_params))
     if away and any(m.host_bytes > SAFE_HOST_SHARE * host_room for m in certain):
         return "tight"

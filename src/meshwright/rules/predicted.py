@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.model.count import parameters
+from meshwright.plan.job import num_microbatches, shard_group
 from meshwright.plan.plan import Plan
 from meshwright.rules.same import Same
 
@@ -83,6 +85,21 @@ def surely_overflows(job: Job) -> Any:
     peak = peak_bytes(job)
     lower = 2 * peak - figure(job, "upper_bytes")
     return lower + outside_bytes(job) > job.cluster.gpu.memory_bytes
+
+
+def whole_gradient_bytes(job: Job) -> Any:
+    """Bytes of 16-bit gradients that stay unsharded while micro-batches accumulate, 0 if none do.
+
+    Where the reduction waits for the last micro-batch (FSDP's `no_sync`), a rank keeps whole what
+    it would otherwise keep as its share.
+    """
+    plan = job.plan
+    if job.workload.recipe.reduce_every_microbatch is not False:
+        return 0.0
+    own = parameters(job.model).total / (np.asarray(plan.tp) * np.asarray(plan.pp))
+    waits = (np.asarray(plan.zero_stage) >= 2) & (num_microbatches(job) > 1)
+    sharded = waits & (shard_group(plan) > 1) & (np.asarray(plan.lora_rank) == 0)
+    return np.where(sharded, 2.0 * own, 0.0)
 
 
 def gib(number: Any) -> str:

@@ -57,6 +57,7 @@ def give_run(m: Meanings, args: Arguments) -> None:
     elif args.fsdp_on and args.fsdp is not None:
         on, version = args.fsdp_on, args.fsdp_version
         give_fsdp(m, args.fsdp, version=version, stated=on, strategy=args.fsdp_strategy)
+        _give_reduction(m)
         _give_copies(m, args, sharded=True)
     elif outer is not None and (outer.value("use_fsdp") or outer.value("use_deepspeed")):
         _give_outer(m, args, outer)
@@ -77,6 +78,13 @@ def give_run(m: Meanings, args: Arguments) -> None:
 
 def _half(arithmetic: str) -> str:
     return "bf16" if arithmetic == "fp8" else arithmetic
+
+
+def _give_reduction(m: Meanings) -> None:
+    """The trainer reduces FSDP's gradients with the last micro-batch, unless told otherwise."""
+    name = "accelerator_config.gradient_accumulation_kwargs.sync_each_batch"
+    each = truth(m.config.stated(name)) is True
+    m.give("reduce_every_microbatch", each, name)
 
 
 def _names_file(m: Meanings, args: Arguments) -> bool:

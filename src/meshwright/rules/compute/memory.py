@@ -25,6 +25,7 @@ from meshwright.rules.predicted import (
     peak_bytes,
     state_bytes,
     surely_overflows,
+    whole_gradient_bytes,
 )
 from meshwright.rules.rule import rule
 from meshwright.rules.shortage import remedies, shortage
@@ -144,6 +145,45 @@ def host_holds_offload(job: Job) -> Mask:
 def _(job: Job) -> str:
     needed = figure(job, "host_bytes")
     return f"{gib(needed)} a node on hosts of {gib(job.cluster.host.memory_bytes)}"
+
+
+@rule(
+    "CMP246",
+    "Gradients kept whole while micro-batches accumulate",
+    severity=Severity.WARNING,
+    section="6.2",
+    source="PyTorch torch/distributed/fsdp/fully_sharded_data_parallel.py no_sync (2.13); "
+    "accelerate src/accelerate/accelerator.py no_sync (1.15)",
+    reads=EVERY_FIELD,
+    confidence="read",
+    predictive=True,
+    implied_by=("CMP121", "MOD217"),
+)
+def whole_gradients_fit(job: Job) -> Mask:
+    """Gradients that are not reduced before the last micro-batch are not sharded before it either.
+
+    Trainers on top of accelerate defer the reduction of FSDP's gradients (`no_sync`), which saves
+    communication and costs a whole copy. Reduce every micro-batch (`sync_each_batch`), or
+    accumulate less.
+
+    Fails: plan(model="llama-3-8b", zero_stage=3, tp=1, reduce_every_microbatch=False,
+        recompute=Recompute.FULL, gpu_memory_bytes=2.2e10)
+    Passes: plan(model="llama-3-8b", zero_stage=3, tp=1, reduce_every_microbatch=True,
+        recompute=Recompute.FULL, gpu_memory_bytes=2.2e10)
+    """
+    whole = whole_gradient_bytes(job)
+    room = job.cluster.gpu.memory_bytes
+    return (whole > 0) & ~overflows(job) & (peak_bytes(job) + outside_bytes(job) + whole > room)
+
+
+@whole_gradients_fit.message
+def _(job: Job) -> str:
+    whole = whole_gradient_bytes(job)
+    needed = peak_bytes(job) + outside_bytes(job) + whole
+    return (
+        f"runs out of memory in the second micro-batch: {gib(whole)} of unsharded gradients make "
+        f"{of_device(job, needed)}"
+    )
 
 
 @rule(
