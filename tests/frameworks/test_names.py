@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import meshwright
 from meshwright.frameworks.framework import all_frameworks
 from meshwright.frameworks.names import dictionary, find, shared
 from meshwright.frameworks.variables import variables
+
+SOURCES = Path(meshwright.__file__).parent
 
 
 def entry(variable):
@@ -45,3 +51,12 @@ def test_a_word_finds_its_knob_first():
 def test_shared_knobs_are_in_several_frameworks():
     assert all(len(e) >= 3 for e in shared(3))
     assert {"tp", "pp", "micro_batch_size", "seq_len"} <= {e.variable for e in shared(5)}
+
+
+def test_every_variable_is_set_or_read_somewhere():
+    """One that neither a table nor the code knows could be given by --set, to no effect."""
+    tables = {field.variable for item in all_frameworks() for field in item.table.fields}
+    texts = (path.read_text(encoding="utf-8") for path in SOURCES.rglob("*.py"))
+    read = {word for text in texts for word in re.findall(r"\w+", text)}
+    by_environment = {v for v in variables() if v.startswith(("nccl_", "saved_"))}
+    assert set(variables()) - tables - read - by_environment == set()
