@@ -38,7 +38,8 @@ def quantized_weights_are_packed_in_floats(k: Knobs) -> bool:
     """FSDP flattens the parameters of a layer into one tensor, of one floating-point type.
 
     bitsandbytes packs 4-bit weights in bytes; `bnb_4bit_quant_storage` packs them in the type of
-    the other parameters. 8-bit weights have no such option. FSDP2 does not flatten.
+    the other parameters. 8-bit weights have no such option; axolotl, whose own examples shard them,
+    is not judged on it. FSDP2 does not flatten.
 
     Fails: knobs(framework="transformers 5.23", use_fsdp=True, fsdp_version=1, quantized_bits=4)
     Fails: knobs(framework="transformers 5.23", use_fsdp=True, fsdp_version=1, quantized_bits=8)
@@ -48,7 +49,7 @@ def quantized_weights_are_packed_in_floats(k: Knobs) -> bool:
     if not runs_fsdp(k) or (k.get("fsdp_version") or 1) != 1 or k.get("zero_stage", 3) < 1:
         return False
     if k.quantized_bits != 4:
-        return True
+        return k.framework != "axolotl"
     return k.framework not in _SETS_STORAGE and k.get("quant_storage", "uint8") not in _FLOATS
 
 

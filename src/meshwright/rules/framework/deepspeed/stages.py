@@ -22,6 +22,9 @@ _CONFIG = "DeepSpeed deepspeed/runtime/config.py DeepSpeedConfig (0.19.8)"
 _ENGINE = "DeepSpeed deepspeed/runtime/engine.py DeepSpeedEngine (0.19.8)"
 
 
+_FUSED_EXPERTS = ("gpt_oss", "llama4", "dbrx")  # families with one tensor for all experts
+
+
 def _stage(k: Knobs) -> int:
     """The ZeRO stage; 0 where DeepSpeed does not drive the run."""
     return int(k.get("zero_stage") or 0) if runs_deepspeed(k) else -1
@@ -293,7 +296,9 @@ def every_rank_gathers_every_expert(k: Knobs) -> bool:
 
 
 def _keeps_experts_together(k: Knobs) -> bool:
-    """Whether the trainer's stated version holds a layer's experts in one tensor."""
+    """Whether the model, or the trainer's stated version, holds a layer's experts in one tensor."""
+    if k.get("model_family") in _FUSED_EXPERTS:
+        return True
     major = k.version.split(".")[0]
     return k.framework == "hf-trainer" and major.isdigit() and int(major) >= 5
 
