@@ -228,9 +228,22 @@ def _models(
     missing.append("model")
     shape = _shape(reading)
     try:
-        return stand_ins(shape, experts=bool(plan.ep > 1))
+        first, second = stand_ins(shape, experts=bool(plan.ep > 1))
+        if shape["num_hidden_layers"] is None and (
+            plan.first_stage_layers or plan.last_stage_layers
+        ):
+            fitting = {**shape, "num_hidden_layers": _layers_of_split(plan)}
+            second = stand_ins(fitting, experts=bool(plan.ep > 1))[1]
+        return first, second
     except (MeshwrightError, ValueError, TypeError, KeyError, ZeroDivisionError):
         return stand_ins({}, experts=bool(plan.ep > 1))
+
+
+def _layers_of_split(plan: Plan) -> int:
+    """Layers with which a split by its first and last stage comes out even."""
+    ends = [n for n in (int(plan.first_stage_layers), int(plan.last_stage_layers)) if n]
+    between = max(int(plan.pp) - len(ends), 0)
+    return sum(ends) + between * int(plan.vpp) * max(ends)
 
 
 def _shape(reading: Reading) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from meshwright.frameworks.meanings import Meanings
 from meshwright.frameworks.megatron_lm.meaning import meaning
 from meshwright.frameworks.megatron_lm.slime.meaning import actor
+from meshwright.frameworks.nemo.rl.meaning import whole_layers
 from meshwright.frameworks.setting import Value
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ def interpret(config: Config, values: Mapping[str, Value]) -> Mapping[str, Value
         m.follow("grad_reduce_in_bf16", True, "accumulate_allreduce_grads_in_fp32")
     if m.value("recompute") is None and m.field("trainer.gradient_checkpointing") is not False:
         m.give("recompute", "full", "trainer.gradient_checkpointing")
+    whole_layers(m)
     meaning(m)
     _backend(m)
+    interval = m.value("checkpoint_interval_steps")
+    if isinstance(interval, int) and interval < 1:  # SkyRL then saves nothing
+        m.follow("checkpoint_interval_steps", None, "checkpoint_interval_steps")
     actor(m, _NODES, _PER_NODE)
     _lengths(m)
     if m.value("sequence_packing"):

@@ -127,7 +127,7 @@ def _divisor(k: Knobs) -> int:
     """What a padded length must divide by."""
     tp, cp = degree(k, "tp"), degree(k, "cp")
     block = 1
-    if k.get("fp8") and not k.get("packed"):
+    if k.get("fp8") and not k.get("packed") and k.get("sequence_parallel") and tp > 1:
         block = BLOCKS.get(str(k.get("fp8_recipe")), PER_TENSOR_BLOCK)
     return lcm(2 * cp if cp > 1 else 1, (cp * tp if k.get("sequence_parallel") else cp) * block)
 
