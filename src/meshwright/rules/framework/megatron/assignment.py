@@ -28,6 +28,29 @@ LATER_MODULES = (
 
 
 @demand(
+    "CMP101",
+    "Group of micro-batches outside pp to their number (Megatron)",
+    severity=Severity.ERROR,
+    section="6.1",
+    scope="megatron-core>=0.10",
+    source=f"{sources.SCHEDULES} forward_backward_pipelining_with_interleaving (0.19.2)",
+    consequence='ValueError in the first step: "The number of contiguous micro-batches in a '
+    'virtual pipeline stage should range in [PP=4 , M=8]"',
+    says="groups of {mb_group} of {num_microbatches} micro-batches on pp {pp} with vpp {vpp}",
+    suggest={"mb_group": None},
+)
+def group_is_between_stages_and_microbatches(k: Knobs) -> bool:
+    """A stated group must fill the pipeline and be there.
+
+    Fails: knobs(vpp=2, pp=4, num_microbatches=8, mb_group=3)
+    Fails: knobs(vpp=2, pp=4, num_microbatches=8, mb_group=9)
+    Passes: knobs(vpp=2, pp=4, num_microbatches=8, mb_group=4)
+    Passes: knobs(vpp=1, pp=4, num_microbatches=8, mb_group=3)
+    """
+    return bool(k.vpp > 1 and not k.pp <= k.mb_group <= k.num_microbatches)
+
+
+@demand(
     "CMP102",
     "Interleaved schedule remainder",
     severity=Severity.ERROR,
