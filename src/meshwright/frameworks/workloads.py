@@ -103,17 +103,20 @@ def _noun(kind: Any, values: Mapping[str, Any]) -> Any:
             value = tuple(sorted((str(k), str(v)) for k, v in value.items()))
         if isinstance(value, list):
             value = tuple(value)
-        if value is not None and _fits(value, str(item.type)) and not _is_off(found):
+        if value is not None and _fits(value, str(item.type)) and not _is_off(item.name, found):
             stated[item.name] = value
     return kind(**stated)
 
 
-def _is_off(found: Value | None) -> bool:
-    """Whether a framework's default is a negative number, which means that nothing is set."""
+_OFF_BELOW_ZERO = ("checkpoints_kept", "checkpoint_interval_steps")
+
+
+def _is_off(name: str, found: Value | None) -> bool:
+    """Whether a negative number means that nothing is set: as a default, or of a count of saves."""
     if found is None:
         return False
     number = isinstance(found.value, int) and not isinstance(found.value, bool)
-    return number and not found.settings and found.value < 0
+    return number and found.value < 0 and (not found.settings or name in _OFF_BELOW_ZERO)
 
 
 def _fits(value: Any, hint: str) -> bool:
