@@ -58,3 +58,14 @@ def test_a_variable_that_is_given_outweighs_the_file():
     assert model.name == "gpt2"
     with pytest.raises(MeshwrightError):
         stated(reading, Given(sets={"no_such_variable": "1"}))
+
+
+def test_nodes_that_the_file_states_stand_beside_gpus_that_are_given():
+    text = "trainer:\n  num_nodes: 2\nmodel:\n  tensor_model_parallel_size: 4\n"
+    reading = read_text(text, file="x.yaml", framework="nemo")
+    built = cluster_of(reading, Given(gpus="H100:8"))
+    assert built is not None
+    assert built.num_gpus == 16
+    fewer = cluster_of(reading, Given(gpus="H100:8", nodes=1))
+    assert fewer is not None
+    assert fewer.num_gpus == 8

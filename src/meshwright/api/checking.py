@@ -261,7 +261,9 @@ def cluster_of(reading: Reading, given: Given) -> Cluster | None:
     name, _, count = gpus.partition(":")
     total = stated_gpus(reading)
     if nodes is not None or (count and total is None):
-        return cluster(gpus, nodes=nodes or 1)
+        stated_nodes = reading.value("num_nodes")
+        written = stated_nodes if isinstance(stated_nodes, int) and stated_nodes > 0 else 1
+        return cluster(gpus, nodes=nodes or written)
     if total is None:
         return None
     per_node = int(count) if count.isdigit() else (stated_per_node(reading) or min(8, total))
