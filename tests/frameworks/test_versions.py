@@ -38,3 +38,14 @@ def test_demands_follow_the_version_below(version, refused):
         f.code for f in check_text(TEXT, given=given, compare=False).findings if f.severity > 1
     }
     assert ("MOD103" in codes) == refused
+
+
+@pytest.mark.parametrize("version", ["main", "latest"])
+def test_a_version_without_numbers_is_the_newest(version):
+    text = '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_buket_size": 1}}'
+    newest, named = (
+        check_text(text, given=Given(framework="deepspeed", version=v), compare=False)
+        for v in ("", version)
+    )
+    assert [f.code for f in named.findings] == [f.code for f in newest.findings]
+    assert "DAT232" in {f.code for f in named.findings}

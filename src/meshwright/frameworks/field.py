@@ -45,10 +45,10 @@ class Field:
     meaning: str = ""
 
     def exists_in(self, version: str) -> bool:
-        """Whether a version has the field; "" stands for the newest."""
-        if not version:
-            return not self.until
+        """Whether a version has the field; "" and a name as "main" are the newest."""
         wanted = release(version)
+        if not wanted:
+            return not self.until
         return (not self.since or wanted >= release(self.since)) and (
             not self.until or wanted[: len(release(self.until))] <= release(self.until)
         )

@@ -245,10 +245,11 @@ def _in_range(bounds: str, version: str) -> bool:
 
 def _within(bound: str, version: str) -> bool:
     operator, limit = _BOUND.fullmatch(bound.strip()).groups()  # type: ignore[union-attr]
-    if not version:
+    stated = release(version)
+    if not stated:  # none, or a branch such as "main", which is the newest
         return operator in (">=", "@")
     wanted = release(limit)
-    given = (*release(version), *(0,) * len(wanted))[: len(wanted)]
+    given = (*stated, *(0,) * len(wanted))[: len(wanted)]
     outcomes = {">=": given >= wanted, "<=": given <= wanted, "<": given < wanted}
     return outcomes.get(operator, given >= wanted if operator == "@" else given == wanted)
 
