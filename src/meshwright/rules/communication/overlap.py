@@ -171,8 +171,8 @@ def reduction_is_overlapped(job: Job) -> Mask:
     Reducing them bucket by bucket hides most of the traffic behind the backward pass. Told where
     the reduction takes a noticeable share of the step.
 
-    Fails: plan(model="llama-3-8b", dp=64, overlap_grad_reduce=False)
-    Passes: plan(model="llama-3-8b", dp=64, overlap_grad_reduce=True)
+    Fails: plan(dp=64, global_batch_size=64, seq_len=2048, overlap_grad_reduce=False)
+    Passes: plan(dp=64, global_batch_size=64, seq_len=2048, overlap_grad_reduce=True)
     """
     p = job.plan
     plain = (p.dp * p.cp > 1) & np.logical_not(p.overlap_grad_reduce)
