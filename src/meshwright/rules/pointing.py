@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _MOST_LABELS = 6
 _FEW = 2  # choices
+_EXPORTED = ("cuda_", "nccl_", "nvte_", "torch_nccl_")  # variables of a launch's environment
 _ALWAYS_ASKED = frozenset({"framework", "version", "environment"})
 
 
@@ -61,7 +62,8 @@ def pointed_demand(
     finding = _placed(finding, reading, (*changes, *looked_at))
     if not changes:
         return finding
-    hint = "; ".join(_spelled(reading, name, value) for name, value in changes.items())
+    spelled = (_spelled(reading, name, value) for name, value in changes.items())
+    hint = " and ".join(words for words in spelled if words)
     finding = finding.replace(hint=finding.hint or hint, key=next(iter(changes)))
     pairs = [_own_words(reading, name, value) for name, value in changes.items()]
     if not edits or None in pairs:
@@ -127,15 +129,58 @@ def _with_plan_fix(
     offered = {name: values for name, values in offered.items() if values}
     if not offered:
         return finding
-    hint = "; ".join(
-        " or ".join(_spelled(reading, name, word(name, value)) for value in values)
-        for name, values in offered.items()
-    )
+    hint = _advice(rule, reading, drafted, offered)
     finding = finding.replace(hint=hint)
     if not edits:
         return finding
     difference = _plan_difference(reading, drafted, _silencing(rule, drafted, offered))
     return finding.replace(edits=_edits(reading, difference, safe=False))
+
+
+def _advice(
+    rule: Rule, reading: Reading, drafted: Drafted, offered: Mapping[str, tuple[Any, ...]]
+) -> str:
+    """What is offered, in the framework's words: alternatives, or what must be set together.
+
+    What the framework has no setting for is left out; "" where nothing is left, or a part of what
+    belongs together is missing.
+    """
+    told = {
+        name: [_told(reading, drafted, name, value) for value in values]
+        for name, values in offered.items()
+    }
+    firsts = {name: values[0] for name, values in offered.items()}
+    singles = [{name: value} for name, values in offered.items() for value in values]
+    alone = len(offered) == 1 or any(_is_silent(rule, drafted, c) for c in singles)
+    if alone or not _is_silent(rule, drafted, firsts):
+        return " or ".join(dict.fromkeys(w for words in told.values() for w in words if w))
+    parts = [words[0] for words in told.values()]
+    return " and ".join(dict.fromkeys(parts)) if all(parts) else ""
+
+
+def _told(reading: Reading, drafted: Drafted, name: str, value: Any) -> str:
+    """One change of a job as the framework spells it, "" where it has no setting for it."""
+    own = word(name, value)
+    pair = _own_words(reading, name, own)
+    if pair is not None and _is_sayable(reading, name, pair):
+        return _as_typed(*pair)
+    changes = _plan_difference(reading, drafted, {name: value})
+    stated = reading.config.settings
+    gone = {f for f, new in changes.items() if _is_removal(f, new) and f not in stated}
+    return " and ".join(_as_typed(f, new) for f, new in changes.items() if f not in gone)
+
+
+def _is_sayable(reading: Reading, variable: str, pair: tuple[str, Any]) -> bool:
+    """Whether a field takes the plan's word, and the file does not state it by another field."""
+    name, value = pair
+    field = reading.config.framework.table.find(name, reading.config.version)
+    settings = reading.config.settings
+    elsewhere = any(s.name in settings for s in reading.settings_of(variable))
+    if elsewhere and name not in settings:
+        return False
+    if field is None or not isinstance(value, str):
+        return True
+    return value in field.choices
 
 
 def _silencing(
@@ -198,8 +243,32 @@ def _plan_difference(
     except MeshwrightError:
         return {}
     names = dict.fromkeys((*before, *after))
-    different = {n: after.get(n) for n in names if before.get(n) != after.get(n)}
+    different = {
+        n: after.get(n)
+        for n in names
+        if before.get(n) != after.get(n)
+        and _is_demanded(reading, changes, n, is_new=n in after and n not in before)
+    }
     return {**dict.fromkeys(_overruled(reading, changes, different)), **different}
+
+
+def _is_demanded(reading: Reading, changes: Mapping[str, Any], name: str, *, is_new: bool) -> bool:
+    """Whether a change of plan demands that a setting differ: it says a changed variable.
+
+    What comes with a change (`is_new`), as the entries of a table that turns a feature on, stays
+    unless it says another variable or is stated. Run length, padding or precision, which are only
+    written otherwise than their user says them, are left alone.
+    """
+    from meshwright.frameworks.jobs import SHAPE
+
+    field = reading.config.framework.table.find(name, reading.config.version)
+    variable = field.variable if field is not None else ""
+    if variable in changes:
+        return True
+    stated = reading.config.settings.get(name)
+    if stated is not None:
+        return any(s.name == name for v in changes for s in reading.settings_of(v))
+    return is_new and variable not in {*SHAPE, *FIELDS}
 
 
 def _overruled(
@@ -240,12 +309,26 @@ def _own_words(reading: Reading, variable: str, value: Any) -> tuple[str, Any] |
 def _spelled(reading: Reading, variable: str, value: Any) -> str:
     """One change in the framework's words: "--tensor-model-parallel-size 4"."""
     pair = _own_words(reading, variable, value)
-    name, own = (variable, value) if pair is None else pair
-    if own is None or (own is False and name.startswith("--")):
+    if pair is None and variable.startswith(_EXPORTED):
+        name = variable.upper()
+        return f"unset {name}" if value is None else f"export {name}={value}"
+    if pair is None and reading.config.framework.express is not None:
+        return ""
+    return _as_typed(*(pair or (variable, value)))
+
+
+def _is_removal(name: str, value: Any) -> bool:
+    return value is None or (value is False and name.startswith("--"))
+
+
+def _as_typed(name: str, value: Any) -> str:
+    """A field with its value, or its removal, as it is typed."""
+    if _is_removal(name, value):
         return f"remove {name}"
-    if own is True and name.startswith("--"):
+    if value is True and name.startswith("--"):
         return f"add {name}"
-    text = "+".join(own) if isinstance(own, list) and all(isinstance(o, str) for o in own) else own
+    is_list = isinstance(value, list) and all(isinstance(o, str) for o in value)
+    text = "+".join(value) if is_list else value
     return f"{name} {text}" if name.startswith("--") else f"{name} = {_literal(text)}"
 
 
