@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
 CANNOT = "CFG301"
+NAMELESS = "model"  # a shape that no name is stated for
 _NOUNS = {
     **{f.name: "loading" for f in fields(Loading)},
     **{f.name: "runtime" for f in fields(Runtime)},
@@ -40,6 +41,7 @@ _KIN = (  # frameworks whose settings of one name mean the same
         {"megatron-lm", "mindspeed", "slime", "ms-swift-megatron", "megatron-bridge", "nemo"}
     ),
 )
+_ARGUMENTS = frozenset({"megatron-lm", "mindspeed"})  # whose defaults count where nothing is said
 _OLD_GROUPS = ("model.data.", "exp_manager.")  # NeMo 1's, of which nothing else is written
 _GROUPS = ("model.", "model.config.", "--")
 _FEEDS = frozenset(  # variables that fields of the plan or dimensions of the model follow from
@@ -123,6 +125,20 @@ def with_the_rest(
             if _agrees(reading, target, version, settings, {n: pair}, base=base, job=job)
         }
     return replace(expressed, settings=settings | {n: value for n, (_, value) in more.items()})
+
+
+def without_guesses(reading: Reading, job: Job, expressed: Expressed) -> Expressed:
+    """What was expressed without numbers of a publisher that the source does not have.
+
+    Megatron's own arguments leave the defaults where they state nothing (what they state comes
+    with the rest), and a model that only its shape names may be another one's sibling.
+    """
+    from meshwright.frameworks.megatron_lm.trained import NAMES, PUBLISHED
+
+    own = reading.config.framework.name in _ARGUMENTS
+    away = NAMES if own else PUBLISHED if job.model.name == NAMELESS else ()
+    kept = {name: value for name, value in expressed.settings.items() if name not in away}
+    return replace(expressed, settings=kept)
 
 
 def _model(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Conversion", "again_of", "conversion", "convert_files", "written"]
 _REFUSES = "CFG302"  # the target cannot run it
 _FULL = "CFG304"  # it runs out of memory there
-_NAMELESS = "model"  # a shape that no name is stated for
 _WIDTHS = ("param_bytes", "grad_bytes", "reduce_bytes", "master_weights", "optimizer_state_bytes")
 _HOLD_BATCH = ("seq_len", "global_batch_size")
 
@@ -37,7 +36,8 @@ _HOLD_BATCH = ("seq_len", "global_batch_size")
 class Conversion:
     """A configuration in another framework's words.
 
-    `files` maps names to texts, the one to start first; `command` starts it. `lost` are findings
+    `files` maps names to texts, the one to start first; `command` starts it, once what
+    `to_state` names is stated. `lost` are findings
     about what the target does not say as the source does: `differences` of the plan, each with what
     it costs, stated settings that are not carried over, and what is left to the program. `refused`
     are reasons why the target cannot run the plan (then `files` is empty). `carried` and `dropped`
@@ -51,6 +51,7 @@ class Conversion:
     target: str
     files: Mapping[str, str] = field(default_factory=dict)
     command: str = ""
+    to_state: tuple[str, ...] = ()
     carried: int = 0
     dropped: int = 0
     lost: tuple[Finding, ...] = ()
@@ -107,7 +108,7 @@ def conversion(
     reading: Reading, drafted: Drafted, target: Framework, version: str = ""
 ) -> Conversion:
     """The conversion of a drafted job; MeshwrightError for a framework that is only read."""
-    from meshwright.api.carried import with_the_rest
+    from meshwright.api.carried import with_the_rest, without_guesses
 
     version = version or _same_version(reading, target)
     if target.express is None:
@@ -122,12 +123,14 @@ def conversion(
             ),
             assumed=drafted.missing,
         )
+    expressed = without_guesses(reading, drafted.job, expressed)
     expressed = with_the_rest(reading, _fitting(drafted.job, target), expressed, target, version)
     return _told(reading, drafted, target, version, expressed)
 
 
 def _fitting(job: Job, target: Framework) -> Job:
     """The job with the name of its model, and without what only the source's launcher reads."""
+    from meshwright.api.carried import NAMELESS
     from meshwright.frameworks.launching import fitting_environment
     from meshwright.model.catalogue import preset_of_shape
 
@@ -136,9 +139,9 @@ def _fitting(job: Job, target: Framework) -> Job:
     if kept != runtime.environment:
         runtime = replace(runtime, environment=kept)
         job = replace(job, workload=replace(job.workload, runtime=runtime))
-    if model.name != _NAMELESS:
+    if model.name != NAMELESS:
         return job
-    return replace(job, model=replace(model, name=preset_of_shape(model) or _NAMELESS))
+    return replace(job, model=replace(model, name=preset_of_shape(model) or NAMELESS))
 
 
 def _told(
@@ -172,6 +175,7 @@ def _told(
         target=target.name,
         files=files,
         command=command_of(target, expressed, files),
+        to_state=_to_state(reading, expressed, target),
         carried=carried,
         dropped=len(bearing) + len(plain),
         lost=tuple(lost),
@@ -180,6 +184,19 @@ def _told(
         after=then,
         assumed=drafted.missing,
     )
+
+
+def _to_state(reading: Reading, expressed: Expressed, target: Framework) -> tuple[str, ...]:
+    """What is missing to start, and what of the model neither source nor preset says."""
+    from meshwright.frameworks.launching import to_state, unknown_of
+
+    missing = to_state(target, expressed.settings)
+    if target.name != "megatron-lm" or reading.config.framework.name in (
+        "megatron-lm",
+        "mindspeed",
+    ):
+        return missing
+    return missing + unknown_of(expressed.settings)
 
 
 def _left_out(job: Job, expressed: Expressed, target: Framework) -> list[Finding]:

@@ -25,6 +25,16 @@ _COMMANDS = {
 }
 _MESHED = "accelerate launch{machine} --config_file accelerate.yaml train.py {file}"
 _TRAINERS = frozenset({"hf-trainer", "llama-factory", "axolotl", "ms-swift"})
+_ARGUMENTS = frozenset({"megatron-lm", "mindspeed"})
+_NEEDS = (
+    ("tokenizer (--tokenizer-type)", ("--tokenizer-type", "--tokenizer-model", "--vocab-file")),
+    (
+        "data (--data-path or --mock-data)",
+        ("--data-path", "--mock-data", "--data-args-path", "--train-data-path"),
+    ),
+    ("learning rate (--lr)", ("--lr",)),
+    ("length of the run (--train-iters)", ("--train-iters", "--train-samples")),
+)
 ENGINE_FILE = "ds_config.json"
 QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
 _LAUNCHERS = frozenset({"NPROC_PER_NODE", "NNODES", "NODE_RANK", "FORCE_TORCHRUN", "WORLD_SIZE"})
@@ -43,6 +53,21 @@ def command_of(target: Framework, expressed: Expressed, files: Mapping[str, str]
         words = _MESHED
     environment = "".join(f"{k}={v} " for k, v in _environment(expressed).items())
     return environment + words.format(**_launcher(expressed.launch), file=name) if words else ""
+
+
+def to_state(target: Framework, settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What has to be stated before the command starts or trains what is meant, with its names."""
+    needs = _NEEDS if target.name in _ARGUMENTS else ()
+    return tuple(said for said, names in needs if not {*names} & {*settings})
+
+
+def unknown_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+    """What Megatron has defaults for that the model may not be trained with."""
+    rotary = settings.get("--position-embedding-type") == "rope"
+    told = not rotary or "--rotary-base" in settings
+    base = () if told else ("rotary base (--rotary-base, else 10000)",)
+    known = "--norm-epsilon" in settings
+    return base + (() if known else ("epsilon of norms (--norm-epsilon, else 1e-5)",))
 
 
 def _environment(expressed: Expressed) -> Mapping[str, Any]:

@@ -23,6 +23,8 @@ def conversion_lines(conversion: Conversion, *, written: tuple[str, ...] = ()) -
     lines += [f"written: {path}" for path in written]
     if conversion.command:
         lines.append(f"start with: {conversion.command}")
+    if conversion.to_state:
+        lines.append(f"state before: {', '.join(conversion.to_state)}")
     lines += _figures(conversion.before, conversion.after)
     if conversion.assumed and not (conversion.before and conversion.after):
         missing = ", ".join(conversion.assumed)
@@ -59,6 +61,7 @@ def conversion_record(conversion: Conversion, *, written: tuple[str, ...] = ()) 
         "target": conversion.target,
         "files": dict(conversion.files),
         "command": conversion.command,
+        "to_state": list(conversion.to_state),
         "written": list(written),
         "carried": conversion.carried,
         "dropped": conversion.dropped,

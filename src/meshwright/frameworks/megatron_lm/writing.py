@@ -10,6 +10,7 @@ from meshwright.frameworks.framework import Expressed
 from meshwright.frameworks.framework import framework as by_name
 from meshwright.frameworks.inverse import launch_of
 from meshwright.frameworks.megatron_lm.spelling import lost_of, spelled, unplaced
+from meshwright.frameworks.megatron_lm.trained import trained_words
 from meshwright.frameworks.megatron_lm.wording import REASONS, environment, wording
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def express_as(
     if translate is not None:
         raw, also = translate(raw, job)
     settings = spelled(framework, version, raw) | also
+    settings |= _strategy(framework, version, raw)
+    settings |= trained_words(job.model, framework, version)
     reasons = (
         REASONS
         | said.lost
@@ -80,6 +83,14 @@ def express_as(
         refused=refused,
         program=_PROGRAMS.get(framework.name, ""),
     )
+
+
+def _strategy(framework: Framework, version: str, raw: Mapping[str, Any]) -> dict[str, Any]:
+    """What Megatron-FSDP shards, also where it is the default: the default changed in 0.18."""
+    name, value = "--data-parallel-sharding-strategy", raw.get("data_parallel_sharding_strategy")
+    found = framework.table.find(name, version) if value else None
+    exists = found is not None and found.name == name and found.exists_in(version)
+    return {name: value} if exists else {}
 
 
 def _with_positions(raw: Mapping[str, Any]) -> dict[str, Any]:

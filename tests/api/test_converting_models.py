@@ -1,0 +1,90 @@
+"""Conversion of a plan by a preset's name: the written arguments train that model."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright import api
+
+PLAN = """[model]
+name = "{model}"
+[cluster]
+gpu = "H100:8"
+nodes = 2
+[workload]
+seq_len = 4096
+global_batch_size = 128
+[plan]
+tp = 2
+micro_batch_size = 1
+zero_stage = {stage}
+"""
+
+
+def arguments(text):
+    lines = [line.strip() for line in text.splitlines() if line.strip().startswith("--")]
+    return dict(line.partition(" ")[::2] for line in lines)
+
+
+@pytest.fixture
+def planned(tmp_path):
+    def convert(model, stage=1, **asked):
+        path = tmp_path / "plan.toml"
+        path.write_text(PLAN.format(model=model, stage=stage))
+        found = api.convert_files([path], "megatron-lm", **asked)
+        return found, arguments(found.files["train.sh"])
+
+    return convert
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "epsilon"),
+    [("llama-3-8b", "500000", 1e-5), ("qwen3-8b", "1000000", 1e-6), ("llama-7b", "10000", 1e-6)],
+)
+def test_positions_norms_and_dropout_are_those_of_the_preset(planned, model, base, epsilon):
+    found, said = planned(model)
+    assert said["--rotary-base"] == base
+    assert float(said["--norm-epsilon"]) == epsilon
+    assert float(said["--attention-dropout"]) == float(said["--hidden-dropout"]) == 0
+    assert not any("rotary" in words for words in found.to_state)
+
+
+def test_scaled_positions(planned):
+    said = planned("llama-3.2-1b")[1]
+    assert "--use-rope-scaling" in said
+    assert float(said["--rope-scaling-factor"]) == 32
+
+
+def test_learned_positions_have_no_base_and_keep_dropout(planned):
+    said = planned("gpt2-xl")[1]
+    assert not {"--rotary-base", "--attention-dropout"} & {*said}
+
+
+def test_what_is_not_known_and_what_is_missing_is_told(planned):
+    told = planned("internlm2-7b")[0].to_state
+    assert [words.split(" (")[0] for words in told] == [
+        "tokenizer",
+        "data",
+        "learning rate",
+        "length of the run",
+        "rotary base",
+        "epsilon of norms",
+    ]
+
+
+@pytest.mark.parametrize("version", ["", "0.19.2", "0.16.1", "0.14.0"])
+@pytest.mark.parametrize(("stage", "word"), [(2, "optim_grads"), (3, "optim_grads_params")])
+def test_what_is_sharded_is_written(planned, version, stage, word):
+    said = planned("llama-3-8b", stage, to_version=version)[1]
+    assert said["--data-parallel-sharding-strategy"] == word
+
+
+def test_defaults_of_megatron_stay_where_a_script_leaves_them(planned, tmp_path):
+    found, said = planned("llama-3-8b")
+    bare = found.files["train.sh"]
+    for name in ("--rotary-base", "--norm-epsilon", "--attention-dropout", "--hidden-dropout"):
+        bare = bare.replace(f"    {name} {said[name]}\n", "")
+    path = tmp_path / "bare.sh"
+    path.write_text(bare)
+    again = api.convert_files([path], "megatron-lm", gpus="H100:8", model="llama-3-8b")
+    assert "--rotary-base" not in arguments(again.files["train.sh"])
