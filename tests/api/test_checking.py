@@ -69,3 +69,13 @@ def test_nodes_that_the_file_states_stand_beside_gpus_that_are_given():
     fewer = cluster_of(reading, Given(gpus="H100:8", nodes=1))
     assert fewer is not None
     assert fewer.num_gpus == 8
+
+
+def test_memory_is_not_set_against_a_device_that_nobody_states():
+    alone = check_text(SCRIPT.format(tp=2), file="train.sh", compare=False).summary
+    assert "GiB a GPU" in alone
+    assert " of " not in alone
+    given = Given(gpus="H100:8", nodes=2)
+    assert " of 79.1 GiB" in check_text(SCRIPT.format(tp=2), file="train.sh", given=given).summary
+    short = SCRIPT.format(tp=2).replace("--seq-length 4096", "")
+    assert "GiB" not in check_text(short, file="train.sh", given=given).summary

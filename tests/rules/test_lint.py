@@ -106,3 +106,41 @@ def test_a_value_that_no_plan_holds_is_told_and_not_passed_over():
     told = found(linted("pretrain_gpt.py --tensor-model-parallel-size 0 --bf16"))["CFG109"]
     assert told.key == "--tensor-model-parallel-size"
     assert "tp = 0 is not between 1 and" in told.message
+
+
+FSDP = """\
+distributed_type: FSDP
+fsdp_config: {fsdp_sharding_strategy: FULL_SHARD, fsdp_activation_checkpointing: true}
+mixed_precision: bf16
+num_machines: 2
+num_processes: 16
+"""
+
+
+def test_what_hangs_on_a_length_and_a_batch_that_nobody_states_is_withheld():
+    given = {"model": load("llama-3-8b"), "cluster": cluster("H100:8", nodes=2)}
+    result = linted(FSDP, file="a.yaml", framework="accelerate", **given)
+    codes = found(result)
+    assert {"seq_len", "micro_batch_size", "global_batch_size"} <= {*result.drafted.missing}
+    assert "the sequence length" in codes["CFG201"].message
+    assert "memory and time are not predicted" in codes["CFG201"].message
+    assert codes.keys().isdisjoint({"CMP120", "COM331"})
+    assert "CMP120" in result.withheld
+
+
+def test_memory_that_not_even_a_short_sequence_fits_in_is_told():
+    given = {"model": load("llama-3-70b"), "cluster": cluster("A100-40GB:8", nodes=2)}
+    codes = found(linted(FSDP, file="a.yaml", framework="accelerate", **given))
+    assert codes.keys() & {"CMP121", "MOD217"}
+
+
+@pytest.mark.parametrize("batch", [64, 63])
+def test_memory_over_the_devices_is_told_beside_errors_that_leave_a_cost(batch):
+    text = SCRIPT.replace("TP=3", "TP=2").replace("size 1 --", "size 2 --")
+    text = text.replace("size 64", f"size {batch}") + "    --seq-length 4096\n"
+    text = text.replace("parallel\n    --", "parallel --")
+    given = {"model": load("llama-3-70b"), "cluster": cluster("A100-40GB:8", nodes=2)}
+    codes = found(linted(text, **given))
+    errors = {c for c, f in codes.items() if f.severity is Severity.ERROR}
+    assert errors & {"CMP121", "MOD217"}
+    assert bool(errors - {"CMP121", "MOD217"}) is (batch == 63)

@@ -159,7 +159,8 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     cluster = cluster_of(reading, given)
     linted = lint(reading, model=model, cluster=cluster, edits=given.edits)
     notes: tuple[Finding, ...] = ()
-    if compare and linted.drafted.is_whole and not _has_errors(linted.findings):
+    known = linted.drafted.is_whole and linted.drafted.is_sized
+    if compare and known and not _has_errors(linted.findings):
         from meshwright.api.comparing import distance
 
         notes = distance(reading, linted.drafted, own=prediction_of(linted.judged))
@@ -171,7 +172,11 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         framework=config.framework.name,
         version=config.version,
         findings=(*linted.findings, *claim_findings(claimed), *notes),
-        summary=_summary(reading, linted, heads(linted.judged, linted.drafted.missing)),
+        summary=_summary(
+            reading,
+            linted,
+            heads(linted.judged, linted.drafted.missing) if linted.drafted.is_sized else {},
+        ),
         figures=Deferred(lambda: {**numbers, **claim_figures(claimed)}),
         sources={s.file: s.text for s in sources(reading)},
     )
@@ -289,7 +294,9 @@ def _summary(reading: Reading, linted: Linted, numbers: Mapping[str, Any]) -> st
     parts = [f"{' '.join(head.split())}: {mesh or 'no model parallelism'}"]
     peak, step = numbers.get("peak_gib"), numbers.get("step_time_s")
     if isinstance(peak, int | float):
-        parts.append(f"{peak:.1f} of {job.cluster.gpu.memory_bytes / GIB:.1f} GiB")
+        room = f"{job.cluster.gpu.memory_bytes / GIB:.1f}"
+        needs = f"needs {peak:.1f} GiB a GPU"
+        parts.append(needs if "gpu" in missing else f"{peak:.1f} of {room} GiB")
     if isinstance(step, int | float):
         parts.append(f"{step:.3g} s a step")
     return "; ".join(parts)

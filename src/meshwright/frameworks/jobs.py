@@ -47,8 +47,8 @@ class Drafted:
 
     `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
     that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
-    "seq_len", "global_batch_size", "recompute", "zero_stage"), `problems` stated values that no
-    plan can hold.
+    "seq_len", "micro_batch_size", "global_batch_size", "recompute", "zero_stage"), `problems`
+    stated values that no plan can hold.
     `by_default` names what takes memory and is as the framework has it where nobody says so
     ("micro_batch_size", "seq_len").
     """
@@ -63,6 +63,11 @@ class Drafted:
     def is_whole(self) -> bool:
         """Whether nothing is missing, so that memory and time can be predicted."""
         return not {"model", "gpu", "num_gpus"} & {*self.missing}
+
+    @property
+    def is_sized(self) -> bool:
+        """Whether what a step computes is known: sequence length, micro-batch, global batch."""
+        return not {"seq_len", "micro_batch_size", "global_batch_size"} & {*self.missing}
 
 
 def draft(
@@ -89,6 +94,8 @@ def draft(
         missing.append("zero_stage")
         first = first.replace(zero_stage=2)
         second = second.replace(zero_stage=3, offload_optimizer=1.0, offload_params=True)
+    if reading.value("micro_batch_size") is None:
+        missing.append("micro_batch_size")
     works = workloads(reading, (first, second), models, missing)
     jobs = [
         Job(model=m, cluster=c, workload=w, plan=p, stack=stack)

@@ -16,12 +16,13 @@ from meshwright.frameworks.complaints import complaint
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
+from meshwright.rules.costed import is_laid
 from meshwright.rules.demand import demands_of, message, suggested, verdict
 from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
 from meshwright.rules.together import told_together
 from meshwright.rules.tolerated import tolerated
-from meshwright.rules.uncounted import fits_from, found_on_any_count
+from meshwright.rules.uncounted import FAILURES, ON_THE_DEVICE, fits_from, found_on_any_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ _OPTION = {
     "gpu": "--gpus",
     "num_gpus": "--gpus and --nodes",
     "seq_len": "--set seq_len=...",
+    "micro_batch_size": "--set micro_batch_size=...",
     "global_batch_size": "--set global_batch_size=...",
     "recompute": "--set recompute=full or none",
     "zero_stage": "the DeepSpeed file or --set zero_stage=...",
@@ -48,6 +50,7 @@ _NOUN = {
     "gpu": "the kind of GPU",
     "num_gpus": "the number of GPUs",
     "seq_len": "the sequence length",
+    "micro_batch_size": "the micro-batch",
     "global_batch_size": "the global batch",
     "recompute": "what is recomputed",
     "zero_stage": "the ZeRO stage",
@@ -152,16 +155,39 @@ def _general(
     known = (r for r in all_rules() if not lacking & set(r.needs))
     rules = [r for r in known if predict or not r.predictive]
     by_code = {rule.code: rule for rule in rules}
-    first = {f.code: f for f in check(judged, rules)}
+    first = _found(judged, rules)
     if drafted.other is drafted.job:
         return _weighed([(by_code[c], f) for c, f in first.items()], drafted), []
-    second = {f.code: f for f in check(drafted.other, rules)}
+    second = _found(drafted.other, rules)
     certain = [
         (by_code[c], f)
         for c, f in second.items()
         if c in first or not first.keys().isdisjoint(by_code[c].implied_by)
     ]
-    return _weighed(certain, drafted), sorted(set(first) - set(second))
+    hanging = set() if drafted.is_sized else {c for c, _ in second.items() if _is_roomy(by_code[c])}
+    sure = [(r, f) for r, f in certain if r.code not in hanging]
+    return _weighed(sure, drafted), sorted(set(first) - set(second) | hanging)
+
+
+def _is_roomy(rule: Rule) -> bool:
+    """Whether a prediction of a short step does not bound the rule: all but a lack of memory."""
+    return rule.predictive and rule.severity is not Severity.ERROR
+
+
+def _found(job: Job, rules: Sequence[Rule]) -> dict[str, Finding]:
+    """The findings by code; a lack of memory is told beside errors that a plan can have a cost in.
+
+    Where a foremost rule finds an error, nothing can be predicted.
+    """
+    found = {f.code: f for f in check(job, rules)}
+    errors = [r for r in rules if r.code in found and found[r.code].severity is Severity.ERROR]
+    if not errors or any(r.foremost for r in errors) or not is_laid(job):
+        return found
+    try:
+        more = check(job, [r for r in rules if r.code in ON_THE_DEVICE])
+    except FAILURES:  # a plan that a rule refuses may have no cost
+        return found
+    return {**{f.code: f for f in more}, **found}
 
 
 def _weighed(found: list[tuple[Rule, Finding]], drafted: Drafted) -> list[tuple[Rule, Finding]]:
@@ -196,11 +222,11 @@ def _missing_note(
     drafted: Drafted, withheld: Sequence[str], enough_gpus: int | None
 ) -> list[Finding]:
     """CFG201: what to state so that the rest can be judged."""
-    if not drafted.missing or (drafted.is_whole and not withheld):
+    if not drafted.missing or (drafted.is_whole and drafted.is_sized and not withheld):
         return []
     nouns = [_NOUN[name] for name in drafted.missing if name in _NOUN]
     options = dict.fromkeys(_OPTION[name] for name in drafted.missing if name in _OPTION)
-    lacking = "" if drafted.is_whole else "memory and time are not predicted"
+    lacking = "" if drafted.is_whole and drafted.is_sized else "memory and time are not predicted"
     counted = f"{len(withheld)} rules hang on it" if withheld else ""
     fits = f"the memory of {enough_gpus} GPUs would do" if enough_gpus else ""
     effect = ", ".join(text for text in (lacking, counted, fits) if text)

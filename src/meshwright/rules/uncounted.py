@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.rules.rule import Rule
 
-_ON_THE_DEVICE = ("MOD217", "CMP121")
+ON_THE_DEVICE = ("MOD217", "CMP121")
 _MOST_TIMES = 1024  # replicas of the smallest mesh, where no batch bounds them
-_FAILURES = (MeshwrightError, ArithmeticError, ValueError, IndexError)
+FAILURES = (MeshwrightError, ArithmeticError, ValueError, IndexError)
 
 
 def lacks_count_alone(drafted: Drafted) -> bool:
@@ -36,10 +36,10 @@ def found_on_any_count(reading: Reading, drafted: Drafted) -> list[tuple[Rule, F
     """What runs out of memory on however many GPUs the batch can be spread over."""
     if not lacks_count_alone(drafted):
         return []
-    rules = {code: rule for code in _ON_THE_DEVICE if (rule := find_rule(code)) is not None}
+    rules = {code: rule for code in ON_THE_DEVICE if (rule := find_rule(code)) is not None}
     try:
         found = check(as_numpy(_largest(reading, drafted)), list(rules.values()))
-    except _FAILURES:
+    except FAILURES:
         return []
     return [(rules[f.code], f) for f in found]
 
@@ -51,7 +51,7 @@ def fits_from(reading: Reading, drafted: Drafted) -> int | None:
     try:
         jobs = (larger(drafted.other, factor) for factor in _factors(reading, drafted))
         return next((j.cluster.num_gpus for j in jobs if fit_of(j) == "yes"), None)
-    except _FAILURES:
+    except FAILURES:
         return None
 
 

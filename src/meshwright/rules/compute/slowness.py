@@ -148,7 +148,7 @@ def _less_sharding(job: Job) -> list[tuple[str, dict[str, Any]]]:
     source="ZeRO++ (arXiv 2306.10209) section 3.2; " + _FSDP,
     reads=("zero_stage", "dp", "cp", "tp", "dp_replicate", "param_bytes"),
     confidence="paper",
-    needs=("model",),
+    needs=("model", "global_batch_size"),
 )
 def gathers_stay_in_node(job: Job) -> Mask:
     """Every pass gathers the weights between nodes; a copy inside each node would spare half of it.
