@@ -62,3 +62,4 @@ def test_a_fix_of_memory_leaves_the_precision_as_its_user_says_it():
     mended = apply(AXOLOTL, edits_of("MOD217", AXOLOTL, file="axo.yaml", nodes=1))
     assert mended != AXOLOTL
     assert "\nbf16: true\n" in mended
+    assert mended.count("fsdp_config:") == 1

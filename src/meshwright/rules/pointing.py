@@ -249,7 +249,21 @@ def _plan_difference(
         if before.get(n) != after.get(n)
         and _is_demanded(reading, changes, n, is_new=n in after and n not in before)
     }
+    if _leaves_a_table(reading, before, after, different):
+        return {}
     return {**dict.fromkeys(_overruled(reading, changes, different)), **different}
+
+
+def _leaves_a_table(
+    reading: Reading,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    different: Mapping[str, Any],
+) -> bool:
+    """Whether a stated table, as that of FSDP, would stand beside the one that takes its place."""
+    tables = {n.partition(".")[0] for n in before if "." in n}
+    gone = tables - {n.partition(".")[0] for n in after}
+    return any(n.partition(".")[0] in gone and n not in different for n in reading.config.settings)
 
 
 def _is_demanded(reading: Reading, changes: Mapping[str, Any], name: str, *, is_new: bool) -> bool:
@@ -338,23 +352,30 @@ def _literal(value: Any) -> str:
 
 def _edits(reading: Reading, changes: Mapping[str, Any], *, safe: bool) -> tuple[Edit, ...]:
     """The edits that give fields their values (None removes one); none where one cannot be made."""
+    from meshwright.frameworks.text.edit import insert_all
+
+    settings = reading.config.settings
+    stated = {name: value for name, value in changes.items() if name in settings}
+    new = {n: v for n, v in changes.items() if n not in settings and not _is_absent(n, v)}
+    last = next(reversed(list(settings.values())), None)
     try:
-        made = [_edit(reading, name, value) for name, value in changes.items()]
+        made = [_edit(settings[name], value) for name, value in stated.items()]
+        made += insert_all(reading.config.sources[0], new, last) if new else ()
     except MeshwrightError:
         return ()
     return tuple(replace(edit, safe=safe) for edit in made if edit is not None)
 
 
-def _edit(reading: Reading, name: str, value: Any) -> Edit | None:
-    """The edit that gives one field its value, None where it has it."""
+def _edit(setting: Setting, value: Any) -> Edit | None:
+    """The edit that gives a stated field its value, None where it has it."""
     from meshwright.frameworks.text import edit
 
-    settings = reading.config.settings
-    setting = settings.get(name)
-    is_flag = name.startswith("--") and isinstance(value, bool)
-    if value is None or (is_flag and not value):
-        return None if setting is None else edit.remove(setting)
-    if setting is None:
-        last = next(reversed(list(settings.values())), None)
-        return edit.insert(reading.config.sources[0], name, value, last)
+    if _is_absent(setting.name, value):
+        return edit.remove(setting)
+    is_flag = setting.name.startswith("--") and value is True
     return None if is_flag else edit.replace_value(setting, value)
+
+
+def _is_absent(name: str, value: Any) -> bool:
+    """Whether a field has its value by not being stated, as a flag that is off."""
+    return value is None or (value is False and name.startswith("--"))

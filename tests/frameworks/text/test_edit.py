@@ -13,7 +13,14 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Edit
 from meshwright.frameworks.setting import Source
 from meshwright.frameworks.text import parse_source, syntax_of
-from meshwright.frameworks.text.edit import apply, compatible, insert, remove, replace_value
+from meshwright.frameworks.text.edit import (
+    apply,
+    compatible,
+    insert,
+    insert_all,
+    remove,
+    replace_value,
+)
 
 SPLIT = ("--lr", "--min-lr", "--weight-decay")  # in a text split at blanks: no blank can be in it
 COMMENT = re.compile(r"(?:#|//) ?[a-z].*")
@@ -153,3 +160,43 @@ def test_any_text_is_written_exactly_or_refused(file, pick, value):
     assert [s.value for i, s in enumerate(after) if i != number] == [
         s.value for i, s in enumerate(found) if i != number
     ]
+
+
+TABLES = {"fsdp.x": 1, "v": 2, "fsdp.w": "b", "fsdp.u.z": True, "old.d": 3, "old.m.k": 4}
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "expected"),
+    [
+        (
+            "a.yaml",
+            "a: 1\nold:\n  c: 2\n",
+            "a: 1\nold:\n  c: 2\n  d: 3\n  m:\n    k: 4\n"
+            "fsdp:\n  x: 1\n  w: b\n  u:\n    z: true\nv: 2\n",
+        ),
+        (
+            "a.toml",
+            "a = 1\n\n[old]\nc = 2\n",
+            "a = 1\nv = 2\n\n[old]\nc = 2\nd = 3\n"
+            '\n[fsdp]\nx = 1\nw = "b"\n\n[fsdp.u]\nz = true\n\n[old.m]\nk = 4\n',
+        ),
+        (
+            "a.json",
+            '{"a": 1, "old": {"c": 2}}',
+            '{"a": 1, "old": {"c": 2, "d": 3, "m": {"k": 4}}, '
+            '"fsdp": {"x": 1, "w": "b", "u": {"z": true}}, "v": 2}',
+        ),
+    ],
+)
+def test_several_settings_of_a_table_that_is_missing_become_one_block(file, text, expected):
+    source = Source(file=file, text=text, syntax=syntax_of(file, text))
+    result = apply(text, insert_all(source, TABLES))
+    assert result == expected
+    stated = dict(pairs(file, result))
+    assert stated == {**dict(pairs(file, text)), **TABLES}
+
+
+def test_additions_that_break_each_other_are_refused():
+    source = Source(file="a.json", text="{}", syntax="json")
+    with pytest.raises(MeshwrightError):
+        insert_all(source, {"a": 1, "b": 2})

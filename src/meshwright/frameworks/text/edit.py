@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Edit
 from meshwright.frameworks.setting import UNKNOWN, Setting, Source
-from meshwright.frameworks.text.inserting import insertions
+from meshwright.frameworks.text.inserting import gathered, insertions
 from meshwright.frameworks.text.parse import parse
 from meshwright.frameworks.text.replacing import replacements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 _BY_HAND = "edit it by hand"
 
@@ -55,6 +55,8 @@ def remove(setting: Setting) -> Edit:
 def insert(source: Source, name: str, value: Any, near: Setting | None = None) -> Edit:
     """The edit that adds a setting, after `near` or where its kin stand.
 
+    A table as the value of a tree's key is added with all that is in it.
+
     MeshwrightError where the file has no place for it.
     """
     before = _stated(source)
@@ -65,10 +67,43 @@ def insert(source: Source, name: str, value: Any, near: Setting | None = None) -
             continue
         added = [s for s in after if at <= s.key.start < at + len(text)]
         rest = [s for s in after if not at <= s.key.start < at + len(text)]
-        right = [s for s in added if _plain(s.name) == _plain(name) and _is_value(s.value, value)]
-        if added and len(right) == len(added) and _same(before, rest):
+        if _are(added, _leaves(name, value)) and _same(before, rest):
             return edit
     raise MeshwrightError(f"no place to add {name}", hint=f"add it by hand: {name} {value}")
+
+
+def insert_all(
+    source: Source, values: Mapping[str, Any], near: Setting | None = None
+) -> tuple[Edit, ...]:
+    """The edits that add several settings, in the order in which they are to be applied.
+
+    Settings of one table that does not exist yet become one block. MeshwrightError where the file
+    has no place for one of them.
+    """
+    whole = gathered(source, values)
+    edits = tuple(insert(source, name, value, near) for name, value in whole.items())
+    wanted = {leaf for name, value in whole.items() for leaf in _leaves(name, value)}
+    after = _settings(source, *edits)
+    if after is None or not wanted <= {_plain(s.name) for s in after}:
+        raise MeshwrightError(f"no place to add {', '.join(whole)} together", hint=_BY_HAND)
+    return edits
+
+
+def _leaves(name: str, value: Any) -> dict[str, Any]:
+    """What a setting states, by plain name: itself, or the entries of a table."""
+    if not isinstance(value, dict) or not value:
+        return {_plain(name): value}
+    inner = (_leaves(f"{name}.{key}", below) for key, below in value.items())
+    return {leaf: found for leaves in inner for leaf, found in leaves.items()}
+
+
+def _are(added: Sequence[Setting], wanted: Mapping[str, Any]) -> bool:
+    """Whether settings are those that were to be added, and nothing else."""
+    names = [_plain(s.name) for s in added]
+    right = all(
+        n in wanted and _is_value(s.value, wanted[n]) for n, s in zip(names, added, strict=True)
+    )
+    return right and {*names} == {*wanted}
 
 
 def apply(text: str, edits: Iterable[Edit]) -> str:
@@ -113,9 +148,9 @@ def _position(setting: Setting, settings: Sequence[Setting]) -> int | None:
     return None
 
 
-def _settings(source: Source, edit: Edit) -> tuple[Setting, ...] | None:
-    """The settings after an edit; None where the file can then no longer be read."""
-    changed = Source(file=source.file, text=apply(source.text, [edit]), syntax=source.syntax)
+def _settings(source: Source, *edits: Edit) -> tuple[Setting, ...] | None:
+    """The settings after edits; None where the file can then no longer be read."""
+    changed = Source(file=source.file, text=apply(source.text, edits), syntax=source.syntax)
     try:
         return parse(changed).settings
     except InvalidInput:

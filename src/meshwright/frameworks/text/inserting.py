@@ -6,10 +6,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.pattern import pattern
-from meshwright.frameworks.text.written import argument_words, key_text, value_text
+from meshwright.frameworks.text.written import argument_words, key_text, nested, value_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.base.locate import Document, Key
     from meshwright.frameworks.setting import Setting, Source
@@ -27,6 +27,40 @@ def insertions(
     if source.syntax == "python":
         return _python(source, name, value, near or _last(settings))
     return _tree(source, name, value)
+
+
+def gathered(source: Source, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings to insert, those of one table that does not exist yet as one: the table.
+
+    They are in the order in which they can be added at one place: in YAML the innermost first, in
+    TOML new tables last. MeshwrightError where one name is both a value and a table.
+    """
+    from meshwright.frameworks.text.tree import document_of
+
+    if source.syntax not in ("json", "toml", "yaml"):
+        return dict(values)
+    document = document_of(source)
+    groups: dict[tuple[str, ...], dict[str, Any]] = {}
+    depths: dict[tuple[str, ...], int] = {}
+    for name, value in values.items():
+        path = name.split(".")
+        depth = len(_existing(document, path))
+        group = tuple(path[: depth + 1])
+        groups.setdefault(group, {})[".".join(path[depth + 1 :])] = value
+        depths[group] = depth
+
+    def rank(group: tuple[str, ...]) -> int:
+        return int("" not in groups[group]) if source.syntax == "toml" else -depths[group]
+
+    return dict(_told(".".join(g), groups[g]) for g in sorted(groups, key=rank))
+
+
+def _told(table: str, entries: Mapping[str, Any]) -> tuple[str, Any]:
+    """A new table as one setting, or the one setting of it by its whole name."""
+    inner, value = next(iter(entries.items()))
+    if len(entries) == 1:
+        return (f"{table}.{inner}" if inner else table), value
+    return table, nested(entries)
 
 
 def _last(settings: Sequence[Setting]) -> Setting | None:
@@ -166,14 +200,27 @@ def _toml(
     if key and span is not None and text.startswith("{", span[0]):
         yield from _braces(source, document, key, path, value)
         return
+    names = [key_text("toml", str(part)) for part in (*key, *path)]
+    blank = "" if not text or text.endswith("\n") else "\n"
+    if isinstance(value, dict):
+        yield len(text), blank + _sections(names, value)
+        return
     written = value_text("toml", value)
     if len(path) == 1:
         entry = f"{key_text('toml', path[0])} = {written}\n"
         yield _end_of_section(text, document, key), entry
-    names = [key_text("toml", str(part)) for part in (*key, *path[:-1])]
-    blank = "" if not text or text.endswith("\n") else "\n"
-    header = f"[{'.'.join(names)}]\n" if names else ""
-    yield len(text), f"{blank}\n{header}{key_text('toml', path[-1])} = {written}\n"
+    yield len(text), f"{blank}\n[{'.'.join(names[:-1])}]\n{names[-1]} = {written}\n"
+
+
+def _sections(names: Sequence[str], table: Mapping[str, Any]) -> str:
+    """A new table as a section of its plain entries, and one for each table in it."""
+    plain = {n: v for n, v in table.items() if not isinstance(v, dict)}
+    entries = "".join(
+        f"{key_text('toml', n)} = {value_text('toml', v)}\n" for n, v in plain.items()
+    )
+    own = f"\n[{'.'.join(names)}]\n{entries}" if plain else ""
+    inner = [(n, v) for n, v in table.items() if isinstance(v, dict)]
+    return own + "".join(_sections([*names, key_text("toml", n)], v) for n, v in inner)
 
 
 def _end_of_section(text: str, document: Document, key: Key) -> int:
@@ -209,11 +256,20 @@ def _yaml(
     end = max(
         (document.spans[(*key, n)][1] for n in entries if (*key, n) in document.spans), default=0
     )
-    lines: list[str] = []
-    for depth, part in enumerate(path):
-        tail = f" {value_text('yaml', value)}" if depth == len(path) - 1 else ""
-        lines.append(f"{' ' * (column + 2 * depth)}{key_text('yaml', part)}:{tail}\n")
+    lines = _block({path[0]: _around(path, value)}, column)
     after = text.find("\n", end) if entries else len(text) - 1
     at = len(text) if after < 0 else after + 1
     blank = "\n" if at == len(text) and text and not text.endswith("\n") else ""
     yield at, blank + "".join(lines)
+
+
+def _block(table: Mapping[str, Any], column: int) -> list[str]:
+    """The lines of a mapping whose keys stand at a column."""
+    lines: list[str] = []
+    for name, value in table.items():
+        start = f"{' ' * column}{key_text('yaml', name)}:"
+        if isinstance(value, dict) and value:
+            lines += [f"{start}\n", *_block(value, column + 2)]
+        else:
+            lines.append(f"{start} {value_text('yaml', value)}\n")
+    return lines
