@@ -136,6 +136,19 @@ def test_fixing_goes_on_while_something_is_left():
     assert result.count == 3
 
 
+def test_what_is_predicted_only_after_a_fix_is_left_for_its_user():
+    def judge(text):
+        if text[0] == "a":
+            yield finding(edit(0, 1, "b", safe=False)).replace(code="MOD101")
+        elif text[1] == "a":
+            yield finding(edit(1, 2, "b", safe=False)).replace(code="CMP121")
+
+    result = settled("aa", judge, unsafe=True)
+    assert (result.texts, result.count) == ({"a": "ba"}, 1)
+    assert [f.code for f in result.report.findings] == ["CMP121"]
+    assert settled("ba", judge, unsafe=True).texts == {"a": "bb"}
+
+
 def test_a_fix_that_brings_errors_is_undone():
     def judge(text):
         yield finding(edit(0, 1, "!"))

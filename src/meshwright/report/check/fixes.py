@@ -52,14 +52,17 @@ def settle(
 
     `recheck` returns the report on texts that count instead of the files' contents. Of fixes that
     may change the plan one is made at a time, since each is worked out for the plan as it stands;
-    one that brings more errors than it found is undone and not tried again. Files of `untouched`
-    stay as they are.
+    one that brings more errors than it found is undone and not tried again. What is only predicted
+    once the plan is legal (memory) is told and not fixed, as no one has seen it yet. Files of
+    `untouched` stay as they are.
     """
     settled = Settled(report=report, texts={})
+    seen = {finding.code for finding in report.findings}
     worse: set[str] = set()
     for _ in range(MOST_PASSES):
         now = {f: t for f, t in settled.report.sources.items() if f not in untouched}
-        left = [f for f in settled.report.findings if _name(f) not in worse]
+        told = (f for f in settled.report.findings if f.code in seen or not _is_predicted(f))
+        left = [f for f in told if _name(f) not in worse]
         fixed = fix(left, now, unsafe=unsafe)
         if not fixed.texts:
             break
@@ -79,11 +82,17 @@ def _name(finding: Finding) -> str:
 
 def _errors(report: Report) -> tuple[int, int]:
     """Errors of legality, which come first, and of prediction, which needs a legal plan."""
+    errors = [f for f in report.findings if f.severity is Severity.ERROR]
+    predicted = sum(map(_is_predicted, errors))
+    return len(errors) - predicted, predicted
+
+
+def _is_predicted(finding: Finding) -> bool:
+    """Whether a finding weighs a prediction of memory or time."""
     from meshwright.rules.rule import find_rule
 
-    rules = [find_rule(f.code) for f in report.findings if f.severity is Severity.ERROR]
-    predicted = sum(rule is not None and rule.predictive for rule in rules)
-    return len(rules) - predicted, predicted
+    rule = find_rule(finding.code)
+    return rule is not None and rule.predictive
 
 
 def fix(findings: Iterable[Finding], texts: Mapping[str, str], *, unsafe: bool = False) -> Fixed:
