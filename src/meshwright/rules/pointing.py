@@ -247,7 +247,7 @@ def _plan_difference(
         n: after.get(n)
         for n in names
         if before.get(n) != after.get(n)
-        and _is_demanded(reading, changes, n, is_new=n in after and n not in before)
+        and _is_demanded(reading, changes, n, is_new=n in after and not before.get(n))
     }
     if _leaves_a_table(reading, before, after, different):
         return {}

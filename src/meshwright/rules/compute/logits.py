@@ -89,6 +89,6 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     while chunks < MOST_CHUNKS:
         other = job.with_plan(job.plan.replace(loss_chunks=np.int64(chunks)))
         if not bool(logits_are_small.condition(other)):
-            return {"loss_chunks": (chunks,)}
+            return {"loss_chunks": (chunks,), "fused_loss": (True,)}
         chunks *= 2
     return {}
