@@ -10,6 +10,8 @@ from meshwright.rules.framework.megatron import sources
 from meshwright.rules.framework.megatron.sources import degree, integer
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from meshwright.frameworks.knobs import Knobs
 
 DETERMINISTIC_ALGORITHMS = ("Ring", "CollnetDirect", "CollnetChain", "^NVLS")
@@ -121,15 +123,19 @@ def sharp_has_no_group(k: Knobs) -> bool:
     source=sources.ARGUMENTS,
     consequence='AssertionError: "Using tensor model parallelism or context parallelism require '
     'setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS to 1"',
-    says="tensor parallelism tp {tp} (sequence_parallel {sequence_parallel}), context parallelism "
-    "cp {cp} with CUDA_DEVICE_MAX_CONNECTIONS {cuda_device_max_connections} before Blackwell",
     suggest={"cuda_device_max_connections": 1},
 )
 def kernels_start_in_any_order(k: Knobs) -> bool:
     """Before Blackwell, overlap of TP and CP relies on kernels starting in the order of launch.
 
     One hardware queue guarantees it. FSDP and the overlap of experts want several queues instead.
+    Megatron refuses an unset variable as well; a script that exports others leaves it unset.
 
+    Fails: megatron-lm 0.19: NCCL_IB_SL=1 torchrun --nproc_per_node 8 pretrain_gpt.py
+        --hidden-size 4096 --tensor-model-parallel-size 2
+        # 8 x H100-80GB
+    Passes: megatron-lm 0.19: --hidden-size 4096 --tensor-model-parallel-size 2
+        # 8 x H100-80GB
     Fails: megatron-lm 0.19: CUDA_DEVICE_MAX_CONNECTIONS=8 torchrun gpt.py
         --tensor-model-parallel-size 2
         # 8 x H100-80GB
@@ -139,8 +145,26 @@ def kernels_start_in_any_order(k: Knobs) -> bool:
     """
     exempt = k.get("use_torch_fsdp2") or k.get("use_megatron_fsdp") or k.get("overlap_ep")
     split = degree(k, "tp") > 1 or degree(k, "cp") > 1
-    queues = integer(k.cuda_device_max_connections)
-    return bool(split and not exempt and queues != 1 and k.gpu_cc < BLACKWELL)
+    if not split or exempt or k.gpu_cc >= BLACKWELL:
+        return False
+    queues = _queues(k)
+    return queues is not None and integer(queues) != 1
+
+
+def _queues(k: Knobs) -> Any:
+    """The number of hardware queues, "unset" where a whole script exports others alone."""
+    is_whole = k.is_stated("hidden_size") and k.is_stated("environment")
+    return k.get("cuda_device_max_connections", "unset" if is_whole else None)
+
+
+@kernels_start_in_any_order.message
+def _(k: Knobs) -> str:
+    axes = [f"{axis} {degree(k, axis)}" for axis in ("tp", "cp") if degree(k, axis) > 1]
+    sequence = " with sequence_parallel" if k.get("sequence_parallel") else ""
+    return (
+        f"{' x '.join(axes)}{sequence} before Blackwell, and CUDA_DEVICE_MAX_CONNECTIONS is "
+        f"{_queues(k)}"
+    )
 
 
 @demand(
