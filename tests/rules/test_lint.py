@@ -144,3 +144,52 @@ def test_memory_over_the_devices_is_told_beside_errors_that_leave_a_cost(batch):
     errors = {c for c, f in codes.items() if f.severity is Severity.ERROR}
     assert errors & {"CMP121", "MOD217"}
     assert bool(errors - {"CMP121", "MOD217"}) is (batch == 63)
+
+
+MODEL = "pretrain_gpt.py --num-layers 32 --hidden-size 4096 --bf16 --num-attention-heads "
+
+
+@pytest.mark.parametrize(
+    ("text", "file", "key"),
+    [
+        (MODEL + "-1", "train.sh", "--num-attention-heads"),
+        (
+            MODEL + "32 --num-layers-per-virtual-pipeline-stage -1",
+            "train.sh",
+            "--num-layers-per-virtual-pipeline-stage",
+        ),
+        (
+            "python -m verl.trainer.main_ppo "
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=0 trainer.n_gpus_per_node=8",
+            "train.sh",
+            "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu",
+        ),
+        (MODEL + "32 --tensor-model-parallel-size -2", "train.sh", "--tensor-model-parallel-size"),
+    ],
+)
+def test_a_count_below_one_is_an_error(text, file, key):
+    told = [f for f in linted(text, file=file).findings if f.code == "CFG109"]
+    assert [(f.key, f.severity) for f in told] == [(key, Severity.ERROR)]
+
+
+def test_no_accumulation_at_all_is_an_error():
+    text = '{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 0}'
+    result = linted(text, file="ds.json", framework="deepspeed")
+    assert any(f.severity is Severity.ERROR for f in result.findings)
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "file"),
+    [
+        ("[parallelism]\ndata_parallel_shard_degree = -1\n", "torchtitan", "a.toml"),
+        ("[training]\nglobal_batch_size = -1\n", "torchtitan", "a.toml"),
+        (
+            '{"train_batch_size": "auto", "gradient_accumulation_steps": "auto"}',
+            "deepspeed",
+            "a.json",
+        ),
+        ("CUDA_VISIBLE_DEVICES=0 pretrain_gpt.py --bf16", "megatron-lm", "a.sh"),
+    ],
+)
+def test_a_number_that_the_framework_has_a_meaning_for_is_none_too_few(text, framework, file):
+    assert "CFG109" not in found(linted(text, framework=framework, file=file))

@@ -13,6 +13,7 @@ from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 from meshwright.frameworks.complaints import complaint
+from meshwright.frameworks.counts import uncountable
 from meshwright.frameworks.facts import facts
 from meshwright.frameworks.jobs import Drafted, draft, lean
 from meshwright.frameworks.knobs import Knobs
@@ -91,6 +92,7 @@ def lint(
     general, withheld = _general(drafted, judged, predict=predict)
     general += found_on_any_count(reading, drafted) if predict else []
     demanded, unjudged = _demanded(reading, drafted, edits=edits)
+    impossible = list(_impossible(reading, drafted))
     findings = [
         *told_together(
             (
@@ -104,7 +106,8 @@ def lint(
             for rule, found in _not_refused(general, demanded)
         ),
         *demanded,
-        *_impossible(reading, drafted),
+        *impossible,
+        *_counted(reading, (*demanded, *impossible)),
         *_missing_note(drafted, withheld, fits_from(reading, drafted) if predict else None),
     ]
     return Linted(
@@ -214,8 +217,19 @@ def _impossible(reading: Reading, drafted: Drafted) -> Iterator[Finding]:
                 "CFG109",
                 setting,
                 f"{problem.key} = {shown(problem.value)} {problem.reason}: judged as if not stated",
+                severity=Severity.ERROR if _is_number(problem.value) else Severity.WARNING,
                 hint=problem.hint,
             )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _counted(reading: Reading, told: Sequence[Finding]) -> Iterator[Finding]:
+    """CFG109 of numbers below one, where no other error says what is wrong with the number."""
+    places = {(f.file, f.line, f.column) for f in told if f.severity is Severity.ERROR}
+    return (f for f in uncountable(reading) if (f.file, f.line, f.column) not in places)
 
 
 def _missing_note(
