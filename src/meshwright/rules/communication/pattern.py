@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 FLAT_RING_RANKS = 512
 FLAT_RING_NODES = 32
 ORDERED_LAUNCH_VERSION = (2, 26)
+_MEGATRON = ("default", "megatron", "megatron-bridge-2026", "nemo-2025")  # launch in order
 _GUIDE = "Megatron-Bridge docs/performance-guide.md (067f987d)"
 
 
@@ -245,13 +246,14 @@ def overlaps_share_queues(job: Job) -> Mask:
     """Before Blackwell, one hardware queue makes launch order execution order.
 
     The overlap of tp and cp with their products relies on one queue, that of FSDP's gathers and of
-    the expert exchange on several; one of them is lost.
+    the expert exchange on several; one of them is lost. Other stacks overlap tp without a demand
+    on queues.
 
     Fails: plan(tp=4, overlap_tp=True, zero_stage=3)
     Passes: plan(tp=4, overlap_tp=True, zero_stage=1)
     Passes: plan(tp=4, overlap_tp=True, zero_stage=3, gpu_generation="blackwell")
     """
-    if not is_pre_blackwell(job.cluster):
+    if job.stack not in _MEGATRON or not is_pre_blackwell(job.cluster):
         return False
     p = job.plan
     one = ((p.tp > 1) | (p.cp > 1)) & p.overlap_tp
