@@ -112,3 +112,14 @@ def test_leading_dense_layers_come_first():
     model = shaped({**base, "num_experts": 4, "first_k_dense_replace": 2})
     assert [run.count for run in model.runs] == [2, 4]
     assert [run.block.is_moe for run in model.runs] == [False, True]
+
+
+def test_a_precision_that_is_left_to_a_trainer_is_bf16_and_named():
+    text = '{"bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": 1}'
+    reading = read_text(text, file="ds.json", framework="deepspeed")
+    drafted = draft(reading)
+    assert "precision" in drafted.missing
+    assert int(drafted.job.plan.param_bytes) == 2
+    for other in ("true", "false"):
+        stated = read_text(text.replace('"auto"', other), file="ds.json", framework="deepspeed")
+        assert "precision" not in draft(stated).missing

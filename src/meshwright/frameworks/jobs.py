@@ -47,8 +47,8 @@ class Drafted:
 
     `job` has ordinary values in place of what is missing, `other` accommodating ones; a finding
     that holds for both is certain. `missing` names what stands in ("model", "gpu", "num_gpus",
-    "seq_len", "micro_batch_size", "global_batch_size", "recompute", "zero_stage"), `problems`
-    stated values that no plan can hold.
+    "seq_len", "micro_batch_size", "global_batch_size", "precision", "recompute", "zero_stage"),
+    `problems` stated values that no plan can hold.
     `by_default` names what takes memory and is as the framework has it where nobody says so
     ("micro_batch_size", "seq_len").
     """
@@ -94,6 +94,8 @@ def draft(
         missing.append("zero_stage")
         first = first.replace(zero_stage=2)
         second = second.replace(zero_stage=3, offload_optimizer=1.0, offload_params=True)
+    if _leaves_precision(reading):
+        missing.append("precision")
     if reading.value("micro_batch_size") is None:
         missing.append("micro_batch_size")
     works = workloads(reading, (first, second), models, missing)
@@ -165,6 +167,14 @@ def _program_decides(reading: Reading) -> bool:
     """Whether the program, rather than the configuration, says what is recomputed."""
     framework = reading.config.framework
     return "torch" in framework.below and _stack(reading) in ("deepspeed", "fsdp")
+
+
+def _leaves_precision(reading: Reading) -> bool:
+    """Whether a trainer that is not there would say what is computed in: bf16 stands in."""
+    if reading.config.framework.name != "deepspeed" or reading.value("precision") != "bf16":
+        return False
+    stated = reading.settings_of("bf16")
+    return any(s.name == "bf16.enabled" and s.value == "auto" for s in stated)
 
 
 # The plan

@@ -43,6 +43,7 @@ _OPTION = {
     "seq_len": "--set seq_len=...",
     "micro_batch_size": "--set micro_batch_size=...",
     "global_batch_size": "--set global_batch_size=...",
+    "precision": "the trainer's file or --set bf16=true",
     "recompute": "--set recompute=full or none",
     "zero_stage": "the DeepSpeed file or --set zero_stage=...",
 }
@@ -53,6 +54,7 @@ _NOUN = {
     "seq_len": "the sequence length",
     "micro_batch_size": "the micro-batch",
     "global_batch_size": "the global batch",
+    "precision": "the precision (bf16 stands in)",
     "recompute": "what is recomputed",
     "zero_stage": "the ZeRO stage",
 }
@@ -236,11 +238,12 @@ def _missing_note(
     drafted: Drafted, withheld: Sequence[str], enough_gpus: int | None
 ) -> list[Finding]:
     """CFG201: what to state so that the rest can be judged."""
-    if not drafted.missing or (drafted.is_whole and drafted.is_sized and not withheld):
+    whole = drafted.is_whole and drafted.is_sized
+    if not drafted.missing or (whole and not withheld and "precision" not in drafted.missing):
         return []
     nouns = [_NOUN[name] for name in drafted.missing if name in _NOUN]
     options = dict.fromkeys(_OPTION[name] for name in drafted.missing if name in _OPTION)
-    lacking = "" if drafted.is_whole and drafted.is_sized else "memory and time are not predicted"
+    lacking = "" if whole else "memory and time are not predicted"
     counted = f"{len(withheld)} rules hang on it" if withheld else ""
     fits = f"the memory of {enough_gpus} GPUs would do" if enough_gpus else ""
     effect = ", ".join(text for text in (lacking, counted, fits) if text)
@@ -248,7 +251,7 @@ def _missing_note(
         Finding(
             code="CFG201",
             severity=Severity.INFO,
-            message=f"not stated: {', '.join(nouns)}; {effect}",
+            message="; ".join(text for text in (f"not stated: {', '.join(nouns)}", effect) if text),
             hint=f"give {', '.join(options)}",
             notes=tuple(f"withheld: {code}" for code in withheld),
         )

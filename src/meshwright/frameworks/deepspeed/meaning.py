@@ -40,7 +40,7 @@ def meaning(config: Config, values: Mapping[str, Value]) -> dict[str, Value]:
     _give_mesh(m)
     _give_stage(m)
     _give_offload(m)
-    give_widths(m, arithmetic_of(config))
+    give_widths(m, arithmetic_of(config, "bf16" if leaves_precision(config) else "fp32"))
     _give_optimizer(m)
     _give_batch(m)
     _give_keys(m)
@@ -127,6 +127,12 @@ def arithmetic_of(config: Config, otherwise: str = "fp32") -> str:
     own = config.settings.get(f"{otherwise}.enabled")
     left = own is None or own.value == AUTO
     return otherwise if left else "fp32"
+
+
+def leaves_precision(config: Config) -> bool:
+    """Whether "auto" leaves bf16 to the trainer, and nothing else states the arithmetic."""
+    setting = config.settings.get("bf16.enabled")
+    return setting is not None and setting.value == AUTO and arithmetic_of(config) == "fp32"
 
 
 def bytes_word(dtype: Any) -> str:
