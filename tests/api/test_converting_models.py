@@ -88,3 +88,58 @@ def test_defaults_of_megatron_stay_where_a_script_leaves_them(planned, tmp_path)
     path.write_text(bare)
     again = api.convert_files([path], "megatron-lm", gpus="H100:8", model="llama-3-8b")
     assert "--rotary-base" not in arguments(again.files["train.sh"])
+
+
+TITAN = """[model]
+name = "llama3"
+flavor = "8B"
+[training]
+local_batch_size = 2
+global_batch_size = 512
+seq_len = 8192
+steps = 10000
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+"""
+
+
+def test_check_of_the_written_file_predicts_what_the_conversion_says(tmp_path):
+    from meshwright.report.conversion import conversion_lines
+
+    source, target = tmp_path / "titan.toml", tmp_path / "train.sh"
+    source.write_text(TITAN)
+    found = api.convert_files([source], "megatron-lm", gpus="H100:8", nodes=2)
+    target.write_text(found.files["train.sh"])
+    (checked,) = api.check_files([target], gpus="H100:8", framework="megatron-lm").files
+    assert checked.figures["peak_gib"] == pytest.approx(found.there.peak_bytes / 2**30)
+    assert checked.figures["step_time_s"] == pytest.approx(found.there.step_time_s)
+    assert found.there.peak_bytes != found.after.peak_bytes
+    peak = f"{found.there.peak_bytes / 2**30:.1f} GiB after"
+    assert any(line.startswith("peak memory") and peak in line for line in conversion_lines(found))
+
+
+def test_the_same_framework_keeps_what_is_stated(planned, tmp_path):
+    text = planned("llama-3-8b")[0].files["train.sh"]
+    more = (
+        "    --train-samples 1280000",
+        "    --lr-warmup-samples 12800",
+        "    --make-vocab-size-divisible-by 64",
+        "    --attention-backend flash",
+        "    --no-masked-softmax-fusion",
+        "    --lr 3e-4",
+        "    --mock-data",
+        "    --tokenizer-type NullTokenizer",
+    )
+    path = tmp_path / "own.sh"
+    stated = text.replace("ARGS=(\n", "ARGS=(\n" + "\n".join(more) + "\n")
+    path.write_text(stated.replace("#!/bin/bash\n", "#!/bin/bash\n#SBATCH --exclusive\n"))
+    found = api.convert_files([path], "megatron-lm", gpus="H100:8")
+    said = arguments(found.files["train.sh"])
+    wanted = arguments("\n".join(more))
+    assert float(said.pop("--lr")) == float(wanted.pop("--lr"))
+    assert {name: said.get(name) for name in wanted} == wanted
+    assert "--train-iters" not in said
+    assert found.to_state == ()
+    assert found.dropped == 0
+    assert [f.key for f in found.lost] == ["batch"]

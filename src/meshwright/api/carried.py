@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.finding import Finding, Severity
-from meshwright.base.words import shown
 from meshwright.frameworks.inverse import reading_of
 from meshwright.frameworks.jobs import SHAPE
 from meshwright.frameworks.setting import UNKNOWN
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from meshwright.frameworks.setting import Setting
     from meshwright.plan.job import Job
 
-CANNOT = "CFG301"
 NAMELESS = "model"  # a shape that no name is stated for
 _NOUNS = {
     **{f.name: "loading" for f in fields(Loading)},
@@ -42,6 +39,8 @@ _KIN = (  # frameworks whose settings of one name mean the same
     ),
 )
 _ARGUMENTS = frozenset({"megatron-lm", "mindspeed"})  # whose defaults count where nothing is said
+_BY_SAMPLES = {"--train-iters": "--train-samples"}
+_AS_STATED = frozenset({"attention_backend", "lr_warmup_samples"})  # kept in the same framework
 _OLD_GROUPS = ("model.data.", "exp_manager.")  # NeMo 1's, of which nothing else is written
 _GROUPS = ("model.", "model.config.", "--")
 _FEEDS = frozenset(  # variables that fields of the plan or dimensions of the model follow from
@@ -98,7 +97,6 @@ _DECIDED = (
     _FEEDS - {"train_iters"} | _MACHINE | _BATCH | _WORK | _LENGTH | {"cross_entropy_fusion_impl"}
 )
 _NUMBERS = ("int", "float")
-_LISTED = 12  # names in one line
 
 
 # What the job does not hold
@@ -115,6 +113,8 @@ def with_the_rest(
         return expressed
     settings = dict(expressed.settings)
     settings |= _model(reading, job, target, settings)
+    if reading.config.framework.name == target.name:
+        settings = _as_it_was(reading, job, settings)
     more = _namesakes(reading, target, version, settings)
     more |= _candidates(reading, target, version, settings)
     base = _facts(target, version, settings, job)
@@ -125,6 +125,26 @@ def with_the_rest(
             if _agrees(reading, target, version, settings, {n: pair}, base=base, job=job)
         }
     return replace(expressed, settings=settings | {n: value for n, (_, value) in more.items()})
+
+
+def _as_it_was(reading: Reading, job: Job, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of Megatron's own arguments as the source words them, where both mean the same.
+
+    A run is as long in samples as in iterations, but only one of them may be stated, and warm-up
+    goes with it; a multiple of the vocabulary stays where it pads to the plan's rows.
+    """
+    config, kept = reading.config, dict(settings)
+    samples = config.stated("--train-samples")
+    if samples is not None and samples is not UNKNOWN and "--train-iters" in kept:
+        kept = {_BY_SAMPLES.get(name, name): value for name, value in kept.items()}
+        kept["--train-samples"] = samples
+    multiple = config.stated("--make-vocab-size-divisible-by")
+    if isinstance(multiple, int) and multiple > 0:
+        plan, size = job.plan.row(0), job.model.vocab_size
+        rows = -(-size // (multiple * int(plan.tp))) * multiple * int(plan.tp)
+        if plan.padded_vocab_size in (0, rows):
+            kept["--make-vocab-size-divisible-by"] = multiple
+    return kept
 
 
 def without_guesses(reading: Reading, job: Job, expressed: Expressed) -> Expressed:
@@ -200,20 +220,24 @@ def _namesakes(
     found: dict[str, tuple[str, Any]] = {}
     for setting in reading.config.settings.values():
         own = source.table.find(setting.name, reading.config.version)
-        if own is None or own.variable in _WHOLE | _LENGTH or setting.value in (UNKNOWN, None):
+        if own is None or setting.value in (UNKNOWN, None):
             continue
-        if own.name.endswith("samples"):
+        kept = source.name == target.name and own.variable in _AS_STATED
+        away = own.variable in _WHOLE | _LENGTH or own.name.endswith("samples")
+        if away and not kept:
             continue
         field = _namesake(setting.name, target, version)
         if field is None or settings.get(field.name) == setting.value:
             continue
         if _is_nested(field.name, settings):
             continue
-        if own.variable in _DECIDED and field.name not in settings:
+        if own.variable in _DECIDED and field.name not in settings and not kept:
             continue
         if field.variable != own.variable or _is_file_beside(reading, setting):
             continue
-        if _takes(field, setting.value):
+        if field.type == "off-flag" and not field.variable and setting.value is True:
+            found[field.name] = ("", True)
+        elif _takes(field, setting.value):
             found[field.name] = (field.variable, _as_written(field, setting.value))
     return found
 
@@ -392,58 +416,3 @@ def _is_close(first: Any, second: Any) -> bool:
     if isinstance(first, float | int) and isinstance(second, float | int):
         return abs(first - second) <= 0.01 * max(abs(first), abs(second))
     return first is not None and bool(first == second)
-
-
-# In words
-
-
-def bearing_finding(setting: Setting, target: Framework) -> Finding:
-    """A setting that bears on the job and has no place in the target."""
-    mark = setting.label("not carried over")
-    return Finding(
-        code=CANNOT,
-        severity=Severity.WARNING,
-        message=f"{setting.spelled} {shown(setting.value)} is not carried over to {target.title}",
-        file=mark.file,
-        line=mark.line,
-        column=mark.column,
-        key=setting.name,
-        value=setting.value,
-        labels=(mark,),
-    )
-
-
-def plain_finding(settings: Sequence[Setting], target: Framework) -> Finding:
-    """One line for all settings that do not bear on plan, memory and time."""
-    names = [s.spelled for s in settings]
-    rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    count = f"{len(names)} setting{'' if len(names) == 1 else 's'}"
-    places = [s.label("") for s in settings]
-    return Finding(
-        code=CANNOT,
-        severity=Severity.INFO,
-        message=f"{count} without a counterpart in {target.title}: "
-        + ", ".join(names[:_LISTED])
-        + rest,
-        file=places[0].file,
-        line=places[0].line,
-        column=places[0].column,
-        key=",".join(names),
-        hint="they do not bear on plan, memory or time; carry over by hand what is wanted",
-        notes=tuple(
-            f"{p.file}:{p.line}: {s.spelled} {shown(s.value)}"
-            for p, s in zip(places, settings, strict=True)
-        ),
-    )
-
-
-def program_finding(left: Mapping[str, Any], target: Framework) -> Finding:
-    """What a file has no place for because the program around it decides."""
-    words = ", ".join(f"{name} = {shown(value)}" for name, value in left.items())
-    return Finding(
-        code=CANNOT,
-        severity=Severity.WARNING,
-        message=f"{target.title} leaves to the program: {words}",
-        key=",".join(left),
-        hint="tell the program, or memory and time are others",
-    )

@@ -43,7 +43,8 @@ class Conversion:
     are reasons why the target cannot run the plan (then `files` is empty). `carried` and `dropped`
     count the settings that are carried over and that are not. `before` and `after` are the
     predictions of the job as it was read and as the written files say it, on the same software
-    stack; None where model or hardware is not known. `assumed` names what stood in for what the
+    stack, and `there` as the target's own software runs it, as `check` predicts the files;
+    None where model or hardware is not known. `assumed` names what stood in for what the
     source does not state.
     """
 
@@ -59,6 +60,7 @@ class Conversion:
     refused: tuple[Finding, ...] = ()
     before: Prediction | None = None
     after: Prediction | None = None
+    there: Prediction | None = None
     assumed: tuple[str, ...] = ()
 
 
@@ -148,8 +150,14 @@ def _told(
     reading: Reading, drafted: Drafted, target: Framework, version: str, expressed: Expressed
 ) -> Conversion:
     """What was written, and how it differs from what was read."""
-    from meshwright.api.carried import bearing_finding, left_behind, plain_finding, program_finding
+    from meshwright.api.carried import left_behind
     from meshwright.api.changed import change_finding, changes
+    from meshwright.api.dropped import (
+        batch_findings,
+        bearing_finding,
+        plain_finding,
+        program_finding,
+    )
     from meshwright.frameworks.launching import command_of
 
     files = written(target, expressed)
@@ -169,7 +177,9 @@ def _told(
     lost += [bearing_finding(s, target) for s in bearing]
     lost += _left_out(drafted.job, expressed, target)
     lost += [plain_finding(plain, target)] if plain else []
-    lost += _overflow(before, then, _with_own_stack(again, after), target)
+    lost += batch_findings(reading)
+    there = _prediction_there(then, _with_own_stack(again, after))
+    lost += _overflow(before, then, there, drafted.job, target)
     return Conversion(
         source=reading.config.framework.name,
         target=target.name,
@@ -182,6 +192,7 @@ def _told(
         differences=differences,
         before=before,
         after=then,
+        there=there,
         assumed=drafted.missing,
     )
 
@@ -291,17 +302,27 @@ def _with_own_stack(again: Reading, after: Job) -> Job:
     return replace(after, stack=draft(again, model=after.model, cluster=after.cluster).job.stack)
 
 
+def _prediction_there(after: Prediction | None, own: Job) -> Prediction | None:
+    """What the written files cost on the target's own software."""
+    from meshwright.cost.predict import predict
+
+    return None if after is None else predict(own)
+
+
 def _overflow(
-    before: Prediction | None, after: Prediction | None, own: Job, target: Framework
+    before: Prediction | None,
+    after: Prediction | None,
+    there: Prediction | None,
+    job: Job,
+    target: Framework,
 ) -> list[Finding]:
     """A finding if what fitted before does not fit afterwards, by either software's habits."""
     from meshwright.base.units import GIB
-    from meshwright.cost.predict import predict
 
-    if before is None or after is None:
+    if before is None or after is None or there is None:
         return []
-    room = own.cluster.gpu.memory_bytes
-    peak = max(float(after.peak_bytes), float(predict(own).peak_bytes))
+    room = job.cluster.gpu.memory_bytes
+    peak = max(float(after.peak_bytes), float(there.peak_bytes))
     if before.peak_bytes > room or peak <= room:
         return []
     return [

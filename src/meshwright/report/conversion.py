@@ -25,7 +25,7 @@ def conversion_lines(conversion: Conversion, *, written: tuple[str, ...] = ()) -
         lines.append(f"start with: {conversion.command}")
     if conversion.to_state:
         lines.append(f"state before: {', '.join(conversion.to_state)}")
-    lines += _figures(conversion.before, conversion.after)
+    lines += _figures(conversion)
     if conversion.assumed and not (conversion.before and conversion.after):
         missing = ", ".join(conversion.assumed)
         lines.append(f"not predicted: {missing} not stated; give --model, --gpus, --nodes or --set")
@@ -42,15 +42,27 @@ def _summary(conversion: Conversion) -> str:
     return f"{head}: {settings} carried over, {conversion.dropped} not; {changes}"
 
 
-def _figures(before: Prediction | None, after: Prediction | None) -> list[str]:
-    """Memory and step time of both, or nothing where they are not known."""
-    if before is None or after is None:
+def _figures(conversion: Conversion) -> list[str]:
+    """Memory and step time of both, or nothing where they are not known.
+
+    After is on the target's own software, as `check` has it of the written files; the changes'
+    costs are counted on the source's, which is told where the two differ.
+    """
+    before, same = conversion.before, conversion.after
+    if before is None or same is None:
         return []
-    memory = [f"{p.peak_bytes / GIB:.1f}" for p in (before, after)]
-    times = [format_number(p.step_time_s) for p in (before, after)]
+    after = conversion.there or same
+    memory = [f"{p.peak_bytes / GIB:.1f}" for p in (before, after, same)]
+    times = [format_number(p.step_time_s) for p in (before, after, same)]
+    differs = (memory[1], times[1]) != (memory[2], times[2])
+    software = (
+        f"on the software of {conversion.source}, by which the changes are counted: "
+        f"{memory[2]} GiB, {times[2]} s after"
+    )
     return [
         f"peak memory: {memory[0]} GiB before, {memory[1]} GiB after",
         f"step time: {times[0]} s before, {times[1]} s after",
+        *([software] if differs else ()),
     ]
 
 
@@ -71,6 +83,7 @@ def conversion_record(conversion: Conversion, *, written: tuple[str, ...] = ()) 
         "assumed": list(conversion.assumed),
         "before": _prediction_record(conversion.before),
         "after": _prediction_record(conversion.after),
+        "there": _prediction_record(conversion.there),
     }
 
 
