@@ -79,3 +79,16 @@ def test_memory_is_not_set_against_a_device_that_nobody_states():
     assert " of 79.1 GiB" in check_text(SCRIPT.format(tp=2), file="train.sh", given=given).summary
     short = SCRIPT.format(tp=2).replace("--seq-length 4096", "")
     assert "GiB" not in check_text(short, file="train.sh", given=given).summary
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path):
+    path, other = tmp_path / "train.sh", tmp_path / "other.sh"
+    path.write_text(SCRIPT.format(tp=3))
+    other.write_text(SCRIPT.format(tp=2))
+    twice = [path, other, f"{tmp_path}/./train.sh", path]
+    report = check_files(twice, compare=False)
+    assert [f.file for f in report.files] == [str(path), str(other)]
+    assert [f.file for f in check_files(twice, only_recognized=True, compare=False).files] == [
+        str(path),
+        str(other),
+    ]

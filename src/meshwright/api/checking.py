@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def check_files(
     fixes, without `compare` no better plan is looked for; both are quicker. With `only_recognized`
     files that belong to no known framework are skipped, each file is read for itself, and one that
     cannot be read is skipped too; otherwise files that belong together are read as one. `texts`
-    count instead of the contents of files, by name.
+    count instead of the contents of files, by name. A file that is named twice is read once.
     """
     given = Given(
         model=model,
@@ -76,6 +77,7 @@ def check_files(
         edits=edits,
         texts=texts or {},
     )
+    paths = _named_once(paths)
     if not only_recognized:
         try:
             readings = _read(paths, given)
@@ -93,6 +95,14 @@ def check_files(
         if progress is not None:
             progress(number + 1, len(paths))
     return Report(files=tuple(files), skipped=tuple(skipped))
+
+
+def _named_once(paths: Sequence[str | Path]) -> list[str | Path]:
+    """The paths without those that name a file once more, however they spell it."""
+    first: dict[str, str | Path] = {}
+    for path in paths:
+        first.setdefault(os.path.realpath(path), path)
+    return list(first.values())
 
 
 def check_text(
