@@ -126,3 +126,25 @@ def test_what_is_missing_for_a_prediction_is_named(convert, capsys):
     convert.result["is"] = conversion(before=None, after=None, assumed=("model", "gpu"))
     run(["convert", "a.toml", "--to", "b"])
     assert "not predicted: model, gpu not stated; give --model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["own.sh", "bare", "with space.sh"])
+def test_the_start_names_the_file_that_was_written(convert, capsys, target):
+    convert.result["is"] = conversion(command="A=train.sh.x bash train.sh")
+    assert run(["convert", "a.toml", "--to", "b", "-o", target]) == 0
+    shown = f"'{target}'" if " " in target else target
+    assert f"start with: A=train.sh.x bash {shown}\n" in capsys.readouterr().err
+    assert Path(target).read_text() == "run\n"
+
+
+def test_the_start_names_the_folder(convert, capsys):
+    convert.result["is"] = conversion(command="bash train.sh")
+    assert run(["convert", "a.toml", "--to", "b", "-o", "out/", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["command"] == "bash out/train.sh"
+
+
+def test_files_that_name_each_other_are_started_in_their_folder(convert, capsys):
+    several = {"train.sh": "run\n", "ds.json": "{}\n"}
+    convert.result["is"] = conversion(files=several, command="bash train.sh")
+    assert run(["convert", "a.toml", "--to", "b", "-o", "out"]) == 0
+    assert "start with: cd out && bash train.sh\n" in capsys.readouterr().err

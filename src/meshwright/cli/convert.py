@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +50,7 @@ def convert(paths: tuple[str, ...], *, target: str | None, as_json: bool, **aske
     asked["sets"] = variables_of(asked["sets"])
     conversion = api.convert_files(list(paths), **asked)
     written = _write(conversion, target) if target else ()
+    conversion = _started_where_written(conversion, written)
     if as_json:
         from meshwright.report.conversion import conversion_record
 
@@ -55,6 +58,23 @@ def convert(paths: tuple[str, ...], *, target: str | None, as_json: bool, **aske
     else:
         _print(conversion, written)
     return EXIT_FINDINGS if conversion.refused else EXIT_OK
+
+
+def _started_where_written(conversion: Conversion, written: tuple[str, ...]) -> Conversion:
+    """The conversion with a command that names the file as it was written.
+
+    Files that name each other are started from their folder.
+    """
+    from dataclasses import replace
+
+    if not written or not conversion.command:
+        return conversion
+    if len(written) > 1:
+        folder = shlex.quote(os.path.dirname(written[0]) or ".")
+        return replace(conversion, command=f"cd {folder} && {conversion.command}")
+    name = re.compile(rf"(?<!\S){re.escape(next(iter(conversion.files)))}(?![^\s)])")
+    path = shlex.quote(written[0])
+    return replace(conversion, command=name.sub(lambda _: path, conversion.command))
 
 
 def _print(conversion: Conversion, written: tuple[str, ...]) -> None:
