@@ -212,3 +212,26 @@ def test_without_hardware_nothing_is_predicted(tmp_path):
 def test_a_framework_that_is_only_read_is_an_error():
     with pytest.raises(MeshwrightError, match="is read, not written"):
         convert_files(files("plan_llama3_70b.toml"), "galvatron")
+
+
+def test_what_stood_in_and_is_written_is_told(tmp_path):
+    path = tmp_path / "accel.yaml"
+    path.write_text(
+        "distributed_type: FSDP\nfsdp_config: {fsdp_sharding_strategy: FULL_SHARD}\n"
+        "mixed_precision: bf16\nnum_machines: 2\nnum_processes: 16\n"
+    )
+
+    def assumed(**given):
+        found = convert_files([path], "torchtitan", model="llama-3-8b", gpus="H100:8", **given)
+        return found, {f.key: f.value for f in found.lost if f.message.startswith("assumed: ")}
+
+    result, told = assumed()
+    text = "".join(result.files.values())
+    assert told.keys() == {"seq_len", "micro_batch_size", "global_batch_size"}
+    assert f"seq_len = {told['seq_len']}\n" in text
+    assert f"global_batch_size = {told['global_batch_size']}\n" in text
+    assert result.before is None
+    sets = {"seq_len": "8192", "micro_batch_size": "1", "global_batch_size": "32"}
+    whole, nothing = assumed(sets=sets)
+    assert nothing == {}
+    assert whole.before is not None

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["Conversion", "again_of", "conversion", "convert_files", "written"]
 _REFUSES = "CFG302"  # the target cannot run it
 _FULL = "CFG304"  # it runs out of memory there
+_INSTEAD = (
+    "convert another schedule with `--set schedule=1f1b --set vpp=1`, "
+    "or search with `meshwright plan ... --pin schedule=1f1b`"
+)
 _WIDTHS = ("param_bytes", "grad_bytes", "reduce_bytes", "master_weights", "optimizer_state_bytes")
 _HOLD_BATCH = ("seq_len", "global_batch_size")
 
@@ -126,8 +130,21 @@ def conversion(
             assumed=drafted.missing,
         )
     expressed = without_guesses(reading, drafted.job, expressed)
-    expressed = with_the_rest(reading, _fitting(drafted.job, target), expressed, target, version)
+    asked = version or _version_written(target, expressed)
+    expressed = with_the_rest(reading, _fitting(drafted.job, target), expressed, target, asked)
     return _told(reading, drafted, target, version, expressed)
+
+
+def _version_written(target: Framework, expressed: Expressed) -> str:
+    """The version that what was written betrays, "" where it may be any."""
+    from meshwright.frameworks.read import read_files
+
+    files = written(target, expressed)
+    main, *others = files
+    if target.version_of is None or others:
+        return ""
+    (again,) = read_files([main], framework=target.name, texts=files)
+    return again.config.version
 
 
 def _fitting(job: Job, target: Framework) -> Job:
@@ -150,6 +167,7 @@ def _told(
     reading: Reading, drafted: Drafted, target: Framework, version: str, expressed: Expressed
 ) -> Conversion:
     """What was written, and how it differs from what was read."""
+    from meshwright.api.assumed import assumed_findings
     from meshwright.api.carried import left_behind
     from meshwright.api.changed import change_finding, changes
     from meshwright.api.dropped import (
@@ -178,6 +196,7 @@ def _told(
     lost += _left_out(drafted.job, expressed, target)
     lost += [plain_finding(plain, target)] if plain else []
     lost += batch_findings(reading)
+    lost += assumed_findings(drafted, again)
     there = _prediction_there(then, _with_own_stack(again, after))
     lost += _overflow(before, then, there, drafted.job, target)
     return Conversion(
@@ -290,7 +309,7 @@ def _predictions(drafted: Drafted, after: Job) -> tuple[Prediction | None, Predi
     """What the job costs as it was read, and as the written files say it, on the same stack."""
     from meshwright.cost.predict import predict
 
-    if not drafted.is_whole:
+    if not (drafted.is_whole and drafted.is_sized):
         return None, None
     return predict(drafted.job), predict(after)
 
@@ -342,7 +361,11 @@ def _refusal(reading: Reading, name: str, why: str, target: Framework) -> Findin
     value = reading.value(name)
     said = name if value is None else f"{name} = {shown(value)}"
     found = Finding(
-        code=_REFUSES, message=f"{target.title} cannot run {said}: {why}", key=name, value=value
+        code=_REFUSES,
+        message=f"{target.title} cannot run {said}: {why}",
+        key=name,
+        value=value,
+        hint=_INSTEAD if name in ("schedule", "vpp") else "",
     )
     settings = reading.settings_of(name)
     if not settings:
