@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.base.names import nearest, slug
+from meshwright.base.names import is_typo, nearest, slug
 
 MODELS = ("llama-3.1-70b", "llama-3.1-8b", "llama-2-70b", "deepseek-v3", "qwen3-32b", "gpt3-175b")
 
@@ -41,3 +41,22 @@ def test_suggestions_are_known_names_and_few(typed, known):
 def test_a_name_is_nearest_to_itself(name):
     assert nearest(name.upper(), [name, "zzzzzzzzzz"])[0] == name
     assert slug(name) == slug(f" {name}-_")
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "expected"),
+    [
+        ("--sequence-paralel", "--sequence-parallel", True),
+        ("zero_optimization.reduce_buket_size", "zero_optimization.reduce_bucket_size", True),
+        ("micro_batchsize", "micro_batch_size", True),
+        ("--sequence_parallle", "--sequence-parallel", True),
+        ("--max-loss-scale", "--min-loss-scale", False),
+        ("use_tp_overlap", "use_pp_overlap", False),
+        ("--decoder-seq-length", "--encoder-seq-length", False),
+        ("--no-bias-gelu-fusion", "--bias-gelu-fusion", False),
+        ("a.global_batch_sise", "b.global_batch_size", False),
+        ("--adam-beta3", "--adam-beta2", False),
+    ],
+)
+def test_a_typo_is_a_slip_in_one_word_and_no_other_word(name, other, expected):
+    assert is_typo(name, other) is expected

@@ -8,6 +8,7 @@ from meshwright.base.errors import InvalidInput, UnknownName
 from meshwright.base.finding import Severity
 from meshwright.frameworks.read import read_files, read_text
 from meshwright.frameworks.setting import UNKNOWN
+from meshwright.frameworks.text.edit import apply
 
 MEGATRON = "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 4"
 
@@ -60,8 +61,43 @@ def test_an_unknown_key_is_kept_and_reported_with_what_it_may_mean():
     (unknown,) = reading.config.unknown
     assert unknown.spelled == "--use-distributed-optimiser"
     finding = codes(reading)["CFG101"]
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.ERROR
+    assert "unrecognized arguments" in finding.consequence
+    assert finding.labels[0].length == len(unknown.spelled)
     assert "--use-distributed-optimizer" in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "wrong", "right", "severity"),
+    [
+        ("train.sh", f"{MEGATRON} --sequence-paralel", "paralel", "parallel", Severity.ERROR),
+        ("train.sh", f"{MEGATRON} --lr_warmup_ietrs 5", "ietrs", "iters", Severity.ERROR),
+        (
+            "ds.json",
+            '{"train_batch_size": 8, "zero_optimization": {"stage": 2, "reduce_buket_size": 5}}',
+            *("buket", "bucket", Severity.ERROR),
+        ),
+        (
+            "ds.json",
+            '{"train_batch_size": 8, "gradient_cliping": 1.0, "zero_optimization": {"stage": 2}}',
+            *("cliping", "clipping", Severity.WARNING),
+        ),
+    ],
+)
+def test_a_misspelt_key_is_renamed_in_its_writers_manner(file, text, wrong, right, severity):
+    finding = codes(read_text(text, file=file))["CFG101"]
+    assert finding.severity is severity
+    assert all(edit.safe for edit in finding.edits)
+    mended = apply(text, finding.edits)
+    assert mended == text.replace(wrong, right)
+    assert "CFG101" not in codes(read_text(mended, file=file))
+
+
+def test_a_misspelt_key_is_not_renamed_to_one_that_is_stated_as_well():
+    text = f"{MEGATRON} --sequence-parallel --sequence-paralel"
+    finding = codes(read_text(text, file="train.sh"))["CFG101"]
+    assert finding.edits == ()
+    assert "--sequence-parallel" in finding.hint
 
 
 def test_a_value_of_the_wrong_type_is_an_error_at_its_place_and_no_value():

@@ -40,7 +40,7 @@ def test_a_warning_and_a_lone_note_stay_as_they_are() -> None:
     assert told_together([slip, lone]) == [slip, lone]
 
 
-def test_a_slip_is_a_warning_and_names_of_the_program_are_one_note() -> None:
+def test_a_slip_is_an_error_and_names_of_the_program_are_one_note() -> None:
     text = (
         "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 "
         "--num-attention-heads 8 --tensor-model-parallel-sise 2 --zebra-stripes 3 --quokka-ears 2 "
@@ -48,7 +48,7 @@ def test_a_slip_is_a_warning_and_names_of_the_program_are_one_note() -> None:
     )
     found = [f for f in lint(read_text(text, file="train.sh")).findings if f.code == "CFG101"]
     assert [(f.severity, f.key) for f in found] == [
-        (Severity.WARNING, "--tensor-model-parallel-sise"),
+        (Severity.ERROR, "--tensor-model-parallel-sise"),
         (Severity.INFO, ""),
     ]
     assert "--zebra-stripes, --quokka-ears" in found[1].message

@@ -44,6 +44,48 @@ def likeness(name: str, other: str) -> float:
     return _ratio(slug(name), slug(other))
 
 
+def is_typo(name: str, other: str) -> bool:
+    """Whether a name is another with a letter or two of one word wrong, or other separators.
+
+    Words that tell fields apart, as tp and pp, min and max, encoder and decoder, are none: a word
+    has four letters or more, begins as it should, and has one letter wrong, two swapped, or up to
+    two too few or too many.
+    """
+    (group, _, leaf), (other_group, _, right) = name.rpartition("."), other.rpartition(".")
+    if slug(group) != slug(other_group) or leaf == right:
+        return False
+    if slug(leaf) == slug(right):
+        return True
+    words, wanted = _words(leaf), _words(right)
+    if len(words) != len(wanted):
+        return False
+    wrong = [pair for pair in zip(words, wanted, strict=True) if pair[0] != pair[1]]
+    return len(wrong) == 1 and _is_misspelt(*wrong[0])
+
+
+_SHORTEST_WORD = 4
+_MOST_LETTERS = 2  # too few or too many
+
+
+def _words(name: str) -> list[str]:
+    return name.lower().strip("-+_").replace("_", "-").split("-")
+
+
+def _is_misspelt(word: str, wanted: str) -> bool:
+    if not (word.isalpha() and wanted.isalpha() and word[0] == wanted[0]):
+        return False
+    if min(len(word), len(wanted)) < _SHORTEST_WORD:
+        return False
+    if len(word) == len(wanted):
+        at = [i for i, pair in enumerate(zip(word, wanted, strict=True)) if pair[0] != pair[1]]
+        first, last = at[0], at[-1]
+        swapped = last == first + 1 and word[first : last + 1] == wanted[last] + wanted[first]
+        return len(at) == 1 or swapped
+    short, long = sorted((word, wanted), key=len)
+    letters = iter(long)
+    return len(long) - len(short) <= _MOST_LETTERS and all(letter in letters for letter in short)
+
+
 @lru_cache(maxsize=2**14)
 def slug(name: str) -> str:
     """Lower case with separators dropped, so that "Llama_3 70B" and "llama-3-70b" agree."""

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.base.finding import Finding, Severity
-from meshwright.base.names import likeness, question
+from meshwright.base.finding import Edit, Finding, Severity
+from meshwright.base.names import is_typo, likeness, question
 from meshwright.base.words import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from meshwright.frameworks.field import Field, Table
     from meshwright.frameworks.setting import Setting
 
 _SLIP = 0.87  # likeness of a name to the one that it is a slip of
 _MOST_LONGER = 3  # letters too many
+_REFUSING = frozenset({"megatron-lm", "mindspeed", "torchtitan"})
+_OF_TRANSFORMERS = frozenset({"hf-trainer", "llama-factory"})
 CODES = {
     "CFG101": "Unknown key",
     "CFG102": "Value of the wrong type",
@@ -65,18 +69,77 @@ def complaint(
     )
 
 
-def unknown_key(setting: Setting, table: Table) -> Finding:
-    """CFG101: a likely slip of the pen is a warning, a name that is like none only a note."""
+def unknown_key(setting: Setting, table: Table, *, stated: Container[str] = ()) -> Finding:
+    """CFG101: a likely slip of the pen is a warning, a name that is like none only a note.
+
+    Where one name alone is a letter or two away, the finding carries the edit that renames the key,
+    unless that name is `stated` as well; where the framework refuses what it does not know, it is
+    an error.
+    """
     near = table.nearest(setting.spelled)
     slips = [name for name in near if _is_slip(setting.spelled, name)]
-    return complaint(
+    typos = [name for name in near if is_typo(setting.spelled, name)]
+    meant = typos[0] if len(typos) == 1 else ""
+    severity, consequence = _refusal(setting, table.framework, meant) if meant else (None, "")
+    mild = Severity.WARNING if slips or meant else Severity.INFO
+    found = complaint(
         "CFG101",
-        setting,
+        setting.replace(where=setting.key),
         f"{table.framework} has no {shown(setting.spelled)}",
-        severity=Severity.WARNING if slips else Severity.INFO,
+        severity=mild if severity is None else severity,
         label="unknown",
-        hint=question(slips or near) if near else "it is kept as it stands, and not judged",
+        hint=question(typos or slips or near)
+        if near
+        else "it is kept as it stands, and not judged",
+        consequence=consequence,
     )
+    return found.replace(edits=_renamed(setting, meant) if meant and meant not in stated else ())
+
+
+def _refusal(setting: Setting, framework: str, meant: str) -> tuple[Severity, str]:
+    """How a framework takes a misspelt key, and what it says.
+
+    Megatron-LM's parser wants whole names (megatron/training/arguments.py, allow_abbrev=False), the
+    one of transformers takes the beginning of a name (hf_argparser.py); DeepSpeed's pydantic models
+    forbid extra keys (runtime/config_utils.py), while its top level is only looked up
+    (runtime/config.py).
+    """
+    is_argument = setting.spelled.startswith("--")
+    if framework == "deepspeed" and not is_argument:
+        if setting.spelled.startswith("zero_optimization."):
+            return Severity.ERROR, "ValidationError: Extra inputs are not permitted"
+        return Severity.WARNING, "ignored in silence" if "." not in setting.spelled else ""
+    if framework in _OF_TRANSFORMERS:
+        return _refusal_of_transformers(setting, meant)
+    if framework in _REFUSING and is_argument:
+        return Severity.ERROR, f"error: unrecognized arguments: {setting.spelled}"
+    return Severity.WARNING, ""
+
+
+def _refusal_of_transformers(setting: Setting, meant: str) -> tuple[Severity, str]:
+    """What HfArgumentParser says of arguments, a dataclass of keywords; a file may be another's."""
+    if setting.spelled.startswith("--"):
+        if meant.lstrip("-").startswith(setting.spelled.lstrip("-")):
+            return Severity.WARNING, ""
+        refused = "ValueError: Some specified arguments are not used by the HfArgumentParser"
+        return Severity.ERROR, f"unrecognized arguments; {refused}"
+    if setting.source.syntax == "python":
+        return Severity.ERROR, "TypeError: unexpected keyword argument"
+    return Severity.WARNING, ""
+
+
+def _renamed(setting: Setting, name: str) -> tuple[Edit, ...]:
+    """The edit that gives a key its right name, with the separators that its writer uses."""
+    source, key = setting.source, setting.key
+    wrong, right = (n.rpartition(".")[2].lstrip("-") for n in (setting.spelled, name))
+    right = right.replace("_", "-") if "-" in wrong and "_" not in wrong else right
+    right = right.replace("-", "_") if "_" in wrong and "-" not in wrong else right
+    text = source.text[key.start : key.end]
+    if text.count(wrong) != 1:
+        return ()
+    start = key.start + text.index(wrong)
+    end = start + len(wrong)
+    return (Edit(file=source.file, start=start, end=end, text=right, safe=True),)
 
 
 def _is_slip(spelled: str, name: str) -> bool:

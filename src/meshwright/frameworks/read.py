@@ -116,7 +116,7 @@ def read_parsed(
         below=below,
         parts=(*parts, *followed, *inner),
         unknown=tuple(unknown),
-        findings=(*config.findings, *missing, *_unknown_findings(framework, unknown)),
+        findings=(*config.findings, *missing, *_unknown_findings(config, unknown)),
     )
     values = saved_values(config) | table_values(config)
     values |= framework.interpret(config, values)
@@ -246,12 +246,13 @@ def _found(file: str, value: object, texts: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _unknown_findings(framework: Framework, unknown: Sequence[Setting]) -> list[Finding]:
+def _unknown_findings(config: Config, unknown: Sequence[Setting]) -> list[Finding]:
     """A finding per unknown key; in a framework that is not known, none but that."""
+    framework = config.framework
     if framework.name == GENERIC:
         return []
     own = (setting for setting in unknown if not _is_composition(setting.spelled))
-    return [complaints.unknown_key(setting, framework.table) for setting in own]
+    return [complaints.unknown_key(s, framework.table, stated=config.settings) for s in own]
 
 
 def _is_composition(name: str) -> bool:

@@ -136,6 +136,20 @@ def test_fixing_goes_on_while_something_is_left():
     assert result.count == 3
 
 
+def test_misspelt_keys_are_mended_before_anything_is_added_beside_them():
+    """The right key may bring errors to light; it stays right."""
+
+    def judge(text):
+        if text.startswith("kye"):
+            yield finding(edit(8, 8, " key 4", safe=False)).replace(code="MOD101")
+            yield finding(edit(0, 3, "key")).replace(code="CFG101", severity=Severity.WARNING)
+        else:
+            yield from (finding(), finding())
+
+    result = settled("kye 2 x 3", judge, unsafe=True)
+    assert (result.texts, result.count) == ({"a": "key 2 x 3"}, 1)
+
+
 def test_what_is_predicted_only_after_a_fix_is_left_for_its_user():
     def judge(text):
         if text[0] == "a":

@@ -22,6 +22,7 @@ _UNENDED = "\n\\ No newline at end of file\n"
 
 
 MOST_PASSES = 20
+_UNKNOWN_KEY = "CFG101"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +69,18 @@ def settle(
             break
         texts = {**settled.texts, **fixed.texts}
         after = recheck(texts)
-        if _errors(after) > _errors(settled.report):
+        spelled = all(map(_is_spelling, fixed.findings))
+        if not spelled and _errors(after) > _errors(settled.report):
             worse.update(map(_name, fixed.findings))
             continue
         count = settled.count + len(fixed.findings)
         settled = Settled(report=after, texts=texts, count=count)
     return settled
+
+
+def _is_spelling(finding: Finding) -> bool:
+    """Whether a finding's fix only spells a key as the framework does."""
+    return finding.code == _UNKNOWN_KEY and is_fixable(finding)
 
 
 def _name(finding: Finding) -> str:
@@ -99,14 +106,16 @@ def fix(findings: Iterable[Finding], texts: Mapping[str, str], *, unsafe: bool =
     """The texts after the edits of all findings that are safe to fix, and of one that is not.
 
     A finding that edits what an earlier one already does is left for the next check, as is one that
-    edits a file that is not among `texts`.
+    edits a file that is not among `texts`. Misspelt keys come before all else, as what they state
+    would otherwise be added beside them.
     """
     from meshwright.frameworks.text.edit import apply
 
     taken: list[Edit] = []
     mended: list[Finding] = []
     changed_plan = False
-    for finding in findings:
+    every = tuple(findings)
+    for finding in tuple(filter(_is_spelling, every)) or every:
         safe = is_fixable(finding)
         if not safe and (changed_plan or not is_fixable(finding, unsafe=unsafe)):
             continue
