@@ -157,8 +157,11 @@ def test_fix_applies_safe_edits_and_says_what_is_left(folder, capsys):
 def test_unsafe_fixes_must_be_asked_for(folder, capsys):
     assert run(["check", "train.sh", "--unsafe-fixes"]) == 1
     assert Path("train.sh").read_text() == SCRIPT
-    assert "(2 fixable with --fix --unsafe-fixes)" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "(2 fixable with --fix --unsafe-fixes)" in told.out
+    assert told.err == "--unsafe-fixes does nothing without --fix or --diff\n"
     assert run(["check", "train.sh", "--fix", "--unsafe-fixes"]) == 0
+    assert "does nothing" not in capsys.readouterr().err
     assert Path("train.sh").read_text() == "#!/bin/bash\ntorchrun train.py --tp 4\n"
 
 

@@ -78,6 +78,8 @@ def check(paths: tuple[str, ...], **asked: Any) -> int:
         raise MeshwrightError(
             f"--statistics has no {asked['form']} form", hint="leave out --output-format"
         )
+    if asked["unsafe"] and not (asked["fix"] or asked["diff"]):
+        output.remark("--unsafe-fixes does nothing without --fix or --diff")
     named = _named(paths, stdin_text() if STDIN in paths else None, asked)
     report = _checked(named, asked)
     before = report.sources
