@@ -143,3 +143,26 @@ def test_the_same_framework_keeps_what_is_stated(planned, tmp_path):
     assert found.to_state == ()
     assert found.dropped == 0
     assert [f.key for f in found.lost] == ["batch"]
+
+
+def test_a_field_is_written_only_in_versions_that_have_it(planned, tmp_path):
+    path = tmp_path / "own.sh"
+    text = planned("llama-3-8b")[0].files["train.sh"]
+    path.write_text(text.replace("ARGS=(\n", "ARGS=(\n    --num-workers 4\n"))
+    found = api.convert_files([path], "torchtitan", gpus="H100:8")
+    written = tmp_path / "train.toml"
+    written.write_text(found.files["train.toml"])
+    report = api.check_files([written], gpus="H100:8", framework="torchtitan")
+    assert not [f.message for f in report.findings if f.code == "CFG105"]
+
+
+def test_a_refused_schedule_says_what_to_type(planned, tmp_path):
+    planned("llama-3-8b")
+    path = tmp_path / "plan.toml"
+    plan = path.read_text().replace("tp = 2", 'tp = 2\npp = 2\nschedule = "zb-h1"')
+    path.write_text(plan)
+    found = api.convert_files([path], "megatron-lm")
+    assert "--set schedule=1f1b" in found.refused[0].hint
+    again = api.convert_files([path], "megatron-lm", sets={"schedule": "1f1b", "vpp": 1})
+    assert again.files
+    assert not again.refused
