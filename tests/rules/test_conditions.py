@@ -249,6 +249,8 @@ def _comparable(code: str, job: Job) -> bool:
         return not job.workload.loading.order_recomputable
     if code == "COM212":  # what takes no time need not be hidden
         return bool(_reduction_s(job) > NOTICEABLE_SHARE * step_time_s(job))
+    if code == "DAT215":  # parameters kept under a pipeline are gathered once a step
+        return bool(job.plan.pp == 1 or job.plan.reshard_after_forward)
     if code == "DAT301":
         return not job.workload.loading.mock_data
     return True

@@ -12,6 +12,7 @@ import numpy as np
 from meshwright.base.finding import Severity
 from meshwright.base.units import format_bytes, format_duration
 from meshwright.plan.job import shard_group
+from meshwright.plan.plan import Precision
 from meshwright.rules.estimate import group_bytes_per_s, parameters_per_rank
 from meshwright.rules.nearest import divisors
 from meshwright.rules.rule import rule
@@ -21,6 +22,29 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Mask
 
 GATHERED_BYTES = 2  # a parameter travels in 16 bits, however wide the rank keeps it
+
+
+def gathered_bytes(job: Job) -> Any:
+    """Bytes that gathering an average rank's parameters once brings to it.
+
+    Shards in fp32 are cast before they travel, unless the products are in fp32; frozen weights of
+    QLoRA travel packed.
+    """
+    plan = job.plan
+    exact = np.asarray(plan.precision) == int(Precision.FP32)
+    width = np.where(exact, plan.param_bytes, np.minimum(plan.param_bytes, GATHERED_BYTES))
+    packed = plan.base_weight_bits / 8
+    return parameters_per_rank(job) * np.where(plan.base_weight_bits > 0, packed, width)
+
+
+def gathers_again(job: Job) -> Any:
+    """True where sharded parameters are gathered for every micro-batch.
+
+    Under a pipeline, parameters that are not resharded after the forward pass stay for the step.
+    """
+    plan = job.plan
+    kept = (plan.pp > 1) & np.logical_not(plan.reshard_after_forward)
+    return (plan.zero_stage == 3) & (shard_group(plan) > 1) & np.logical_not(kept)
 
 
 def _layer_bytes(job: Job) -> Any:

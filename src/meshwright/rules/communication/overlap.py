@@ -208,6 +208,11 @@ def _tokens_to_hide_gathers(job: Job) -> Any:
     return 0.5 * peak_flops(job) / data_parallel_bytes_per_s(job)
 
 
+def cannot_hide_gathers(job: Job) -> Any:
+    """True where a micro-batch lacks the tokens to hide ZeRO-3's traffic behind its arithmetic."""
+    return _local_tokens(job) < _tokens_to_hide_gathers(job)
+
+
 @rule(
     "COM216",
     "ZeRO-3 gathers cannot hide",
@@ -229,7 +234,7 @@ def gathers_hide_behind_compute(job: Job) -> Mask:
     Passes: plan(zero_stage=3, micro_batch_size=4, seq_len=8192)
     """
     sharded = (job.plan.zero_stage == 3) & (shard_group(job.plan) > 1)
-    return sharded & (_local_tokens(job) < _tokens_to_hide_gathers(job))
+    return sharded & cannot_hide_gathers(job)
 
 
 @gathers_hide_behind_compute.message

@@ -14,6 +14,8 @@ import numpy as np
 from meshwright.base.finding import Severity
 from meshwright.base.units import format_bytes, format_duration
 from meshwright.plan.job import num_microbatches, shard_group
+from meshwright.rules.communication.gathers import gathered_bytes, gathers_again
+from meshwright.rules.communication.overlap import cannot_hide_gathers
 from meshwright.rules.costed import (
     by_row,
     faster_by,
@@ -109,7 +111,7 @@ def _gathers_dominate(job: Job) -> bool:
 
 @gathers_are_hidden.message
 def _(job: Job) -> str:
-    whole = float(parameters_per_rank(job) * job.plan.param_bytes)
+    whole = float(gathered_bytes(job))
     count = int(num_microbatches(job))
     where = "inter-node" if bool(np.all(_spans_nodes(job))) else "intra-node"
     return (
@@ -146,7 +148,10 @@ def _less_sharding(job: Job) -> list[tuple[str, dict[str, Any]]]:
     severity=Severity.INFO,
     section="7.3",
     source="ZeRO++ (arXiv 2306.10209) section 3.2; " + _FSDP,
-    reads=("zero_stage", "dp", "cp", "tp", "dp_replicate", "param_bytes"),
+    reads=(
+        *("zero_stage", "dp", "cp", "tp", "pp", "dp_replicate", "param_bytes"),
+        *("micro_batch_size", "precision", "reshard_after_forward", "base_weight_bits"),
+    ),
     confidence="paper",
     needs=("model", "global_batch_size"),
 )
@@ -154,19 +159,21 @@ def gathers_stay_in_node(job: Job) -> Mask:
     """Every pass gathers the weights between nodes; a copy inside each node would spare half of it.
 
     DeepSpeed's `zero_hpz_partition_size` (ZeRO++), MiCS and HSDP keep a second shard per node, for
-    16-bit weights / GPUs of a node more memory on each card.
+    16-bit weights / GPUs of a node more memory on each card. Not said where a micro-batch is large
+    enough to hide the gathers on this network.
 
-    Fails: plan(zero_stage=3)
+    Fails: plan(zero_stage=3, net_bytes_per_s=5e9)
+    Passes: plan(zero_stage=3, micro_batch_size=4, seq_len=8192)
     Passes: plan(zero_stage=3, nodes=1)
     Passes: plan(zero_stage=3, dp_replicate=8)
     """
-    spans = job.cluster.num_nodes > 1
-    return (job.plan.zero_stage >= 3) & spans & _spans_nodes(job)
+    spans = (job.cluster.num_nodes > 1) & _spans_nodes(job)
+    return gathers_again(job) & spans & cannot_hide_gathers(job)
 
 
 @gathers_stay_in_node.message
 def _(job: Job) -> str:
-    whole = float(parameters_per_rank(job) * job.plan.param_bytes)
+    whole = float(gathered_bytes(job))
     share = whole / job.cluster.gpus_per_node
     return (
         f"inter-node all-gather of parameters: {format_bytes(whole)} in each pass of each of "
@@ -224,6 +231,7 @@ def _(job: Job) -> str:
     reads=(
         *("zero_stage", "dp", "cp", "tp", "pp", "ep", "etp", "micro_batch_size", "dp_replicate"),
         *("param_bytes", "grad_bytes", "master_weights", "optimizer_state_bytes"),
+        "reshard_after_forward",
     ),
     confidence="arithmetic",
     needs=("model",),
@@ -240,7 +248,7 @@ def sharding_is_needed(job: Job) -> Mask:
     """
     fits = _replica_bytes(job) < SPARE_SHARE * job.cluster.gpu.memory_bytes
     many = num_microbatches(job) >= MANY_MICROBATCHES
-    return (job.plan.zero_stage >= 3) & (shard_group(job.plan) > 1) & fits & many
+    return gathers_again(job) & fits & many
 
 
 def _replica_bytes(job: Job) -> Any:

@@ -12,6 +12,8 @@ import numpy as np
 from meshwright.base.finding import Severity
 from meshwright.base.units import format_bytes, format_duration, format_rate
 from meshwright.plan.job import num_microbatches, shard_group
+from meshwright.rules.communication.gathers import gathers_again
+from meshwright.rules.communication.overlap import cannot_hide_gathers
 from meshwright.rules.estimate import (
     data_parallel_bytes_per_s,
     dense_gradient_bytes,
@@ -134,6 +136,7 @@ def _(job: Job) -> str:
     reads=(
         *("zero_stage", "dp", "cp", "tp", "pp", "ep", "etp", "dp_replicate", "param_bytes"),
         *("grad_bytes", "master_weights", "optimizer_state_bytes", "lora_rank"),
+        *("micro_batch_size", "precision"),
     ),
     confidence="paper",
 )
@@ -141,16 +144,18 @@ def sharding_stays_in_domain(job: Job) -> Mask:
     """With ZeRO-3 each layer's gather crosses the network once the group leaves the fast domain.
 
     If the ranks of one domain can hold a whole copy of the state in half their memory, hybrid
-    sharding (shard inside, replicate across) keeps the gathers on fast links.
+    sharding (shard inside, replicate across) keeps the gathers on fast links. Not said where a
+    micro-batch is large enough to hide them.
 
-    Fails: plan(zero_stage=3)
+    Fails: plan(zero_stage=3, net_bytes_per_s=5e9)
+    Passes: plan(zero_stage=3, micro_batch_size=4, seq_len=8192)
     Passes: plan(zero_stage=3, dp_replicate=8)
     Passes: plan(model="llama-3-70b", zero_stage=3)
     """
     p = job.plan
     fits = _state_in_domain_bytes(job) < 0.5 * job.cluster.gpu.memory_bytes
     wide = (shard_group(p) * p.tp > job.cluster.scale_up_domain) & (p.dp_replicate == 1)
-    return (p.zero_stage == 3) & wide & fits & (p.lora_rank == 0)
+    return (p.zero_stage == 3) & wide & fits & (p.lora_rank == 0) & cannot_hide_gathers(job)
 
 
 def _shards_in_domain(job: Job) -> Any:
@@ -182,11 +187,6 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
 # What happens at every micro-batch
 
 
-def _gathers_every_microbatch(job: Job) -> Any:
-    """True where ZeRO-3 gathers parameters again for each micro-batch."""
-    return (job.plan.zero_stage == 3) & (shard_group(job.plan) > 1)
-
-
 @rule(
     "DAT214",
     "Parameters resharded at every pipeline micro-batch",
@@ -206,7 +206,7 @@ def pipeline_keeps_parameters(job: Job) -> Mask:
     Passes: plan(pp=4, zero_stage=3, reshard_after_forward=False)
     """
     p = job.plan
-    return (p.pp > 1) & p.reshard_after_forward & _gathers_every_microbatch(job)
+    return (p.pp > 1) & p.reshard_after_forward & gathers_again(job)
 
 
 @pipeline_keeps_parameters.message
@@ -226,7 +226,10 @@ pipeline_keeps_parameters.fix(always(reshard_after_forward=(False,), zero_stage=
     severity=Severity.WARNING,
     section="4.2",
     source="ZeRO (arXiv 1910.02054) section 7; PyTorch FSDP (arXiv 2304.11277)",
-    reads=("zero_stage", "micro_batch_size", "dp", "cp", "dp_replicate"),
+    reads=(
+        *("zero_stage", "micro_batch_size", "dp", "cp", "pp", "dp_replicate"),
+        "reshard_after_forward",
+    ),
     confidence="paper",
     said_by=("CMP250", "COM216", "COM330", "COM331", "DAT214"),
     points=("zero_stage", "micro_batch_size", "gradient_accumulation_steps"),
@@ -239,7 +242,7 @@ def gathers_are_amortized(job: Job) -> Mask:
     Passes: plan(zero_stage=1, global_batch_size=512, dp=64, micro_batch_size=1)
     """
     many = num_microbatches(job) > MAX_GATHERED_MICROBATCHES
-    return many & _gathers_every_microbatch(job)
+    return many & gathers_again(job)
 
 
 @gathers_are_amortized.message
