@@ -92,3 +92,21 @@ def test_a_file_that_is_named_twice_is_read_once(tmp_path):
         str(path),
         str(other),
     ]
+
+
+def test_what_an_option_outweighs_is_told():
+    given = Given(model="llama-3-70b", gpus="H100:8", nodes=4)
+    told = check_text(SCRIPT.format(tp=2), file="train.sh", given=given, compare=False).findings
+    model, machine = (f for f in told if f.code == "CFG203")
+    assert "32 layers" in model.message
+    assert "--model llama-3-70b" in model.message
+    assert "80 layers" in model.message
+    assert "2 nodes, 16 GPUs" in machine.message
+    assert "4 nodes, 32 GPUs" in machine.message
+    assert model.line == machine.line == 1
+
+
+@pytest.mark.parametrize("given", [Given(), Given(gpus="H100:8", nodes=2), Given(gpus="A100-80GB")])
+def test_nothing_is_outweighed_where_both_say_the_same(given):
+    told = check_text(SCRIPT.format(tp=2), file="train.sh", given=given, compare=False).findings
+    assert "CFG203" not in {f.code for f in told}

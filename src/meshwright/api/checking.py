@@ -160,11 +160,13 @@ def _unreadable(file: str, error: InvalidInput) -> Checked:
 
 def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
+    from meshwright.api.overruled import overruled
     from meshwright.rules.claims import claim_figures, claim_findings, claims
     from meshwright.rules.costed import heads, prediction_of
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
 
+    alone = reading
     reading, model = stated(reading, given)
     cluster = cluster_of(reading, given)
     linted = lint(reading, model=model, cluster=cluster, edits=given.edits)
@@ -181,7 +183,12 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         file=config.sources[0].file if config.sources else "",
         framework=config.framework.name,
         version=config.version,
-        findings=(*linted.findings, *claim_findings(claimed), *notes),
+        findings=(
+            *linted.findings,
+            *overruled(alone, model=model, cluster=cluster),
+            *claim_findings(claimed),
+            *notes,
+        ),
         summary=_summary(
             reading,
             linted,

@@ -29,6 +29,7 @@ CODES = {
     "CFG109": "Value that no plan can hold",
     "CFG201": "Rules that could not be judged",
     "CFG202": "Distance from the best plan",
+    "CFG203": "Statement of a file that an option outweighs",
     "CFG211": "Claim of bytes per parameter that is off",
     "CFG212": "Claim of activations that is off",
     "CFG213": "Claim of a bandwidth that tensor parallelism does not have",
