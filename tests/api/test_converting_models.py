@@ -166,3 +166,37 @@ def test_a_refused_schedule_says_what_to_type(planned, tmp_path):
     again = api.convert_files([path], "megatron-lm", sets={"schedule": "1f1b", "vpp": 1})
     assert again.files
     assert not again.refused
+
+
+def trained(planned, tmp_path):
+    more = "--lr 3e-4 --min-lr 3e-5 --lr-decay-style cosine --lr-warmup-samples 12800"
+    more += " --train-samples 1280000 --adam-beta1 0.9 --adam-beta2 0.95 --load /ckpt/a"
+    text = planned("llama-3-8b")[0].files["train.sh"]
+    path = tmp_path / "own.sh"
+    path.write_text(text.replace("ARGS=(\n", f"ARGS=(\n    {more}\n"))
+    return path
+
+
+def test_learning_rates_in_torchtitans_units(planned, tmp_path):
+    import tomllib
+
+    found = api.convert_files([trained(planned, tmp_path)], "torchtitan", gpus="H100:8")
+    said = tomllib.loads(found.files["train.toml"])
+    assert said["lr_scheduler"] == {
+        "decay_type": "cosine",
+        "min_lr_factor": 0.1,
+        "warmup_steps": 100,
+    }
+    assert "initial_load_path" not in said.get("checkpoint", {})
+    (lost,) = [f for f in found.lost if f.key == "--load"]
+    assert "another format" in lost.message
+
+
+def test_stated_betas_reach_deepspeed(planned, tmp_path):
+    import json
+
+    path = trained(planned, tmp_path)
+    found = api.convert_files([path], "deepspeed", gpus="H100:8")
+    said = json.loads(next(iter(found.files.values())))
+    assert said["optimizer"]["params"]["betas"] == [0.9, 0.95]
+    assert not any("--adam-beta2" in f.message for f in found.lost)

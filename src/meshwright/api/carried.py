@@ -196,6 +196,8 @@ def _candidates(
             continue
         if variable in FIELDS or variable in SHAPE or variable in _DECIDED:
             continue
+        if variable == "ckpt_load" and not _are_kin(reading, target):
+            continue  # a checkpoint of another format
         fields_ = target.table.of_variable(variable, version)
         if not fields_ or variable == "model_name" or any(f.name in settings for f in fields_):
             continue
@@ -240,6 +242,12 @@ def _namesakes(
         elif _takes(field, setting.value):
             found[field.name] = (field.variable, _as_written(field, setting.value))
     return found
+
+
+def _are_kin(reading: Reading, target: Framework) -> bool:
+    """Whether source and target write checkpoints of one format."""
+    names = {reading.config.framework.name, target.name}
+    return len(names) == 1 or any(names <= group for group in _KIN)
 
 
 def _namesake(name: str, target: Framework, version: str) -> Field | None:

@@ -114,6 +114,7 @@ def conversion(
     reading: Reading, drafted: Drafted, target: Framework, version: str = ""
 ) -> Conversion:
     """The conversion of a drafted job; MeshwrightError for a framework that is only read."""
+    from meshwright.api.adapted import with_adapted
     from meshwright.api.carried import with_the_rest, without_guesses
 
     version = version or _same_version(reading, target)
@@ -130,6 +131,7 @@ def conversion(
             assumed=drafted.missing,
         )
     expressed = without_guesses(reading, drafted.job, expressed)
+    expressed = with_adapted(reading, drafted.job, expressed, target)
     asked = version or _version_written(target, expressed)
     expressed = with_the_rest(reading, _fitting(drafted.job, target), expressed, target, asked)
     return _told(reading, drafted, target, version, expressed)
@@ -167,12 +169,14 @@ def _told(
     reading: Reading, drafted: Drafted, target: Framework, version: str, expressed: Expressed
 ) -> Conversion:
     """What was written, and how it differs from what was read."""
+    from meshwright.api.adapted import adapted_variables
     from meshwright.api.assumed import assumed_findings
     from meshwright.api.carried import left_behind
     from meshwright.api.changed import change_finding, changes
     from meshwright.api.dropped import (
         batch_findings,
         bearing_finding,
+        checkpoint_findings,
         plain_finding,
         program_finding,
     )
@@ -186,8 +190,14 @@ def _told(
     found = changes(drafted.job, after, own=before)
     differences = tuple(change_finding(c, reading, reasons) for c in found)
     names = {name for c in found for name in c.fields}
+    said = adapted_variables(reading, drafted.job, expressed, target)
+    loaded = checkpoint_findings(reading, again, target)
     bearing, plain, carried = left_behind(
-        reading, again, (drafted.job, after), changed=names, but=left
+        reading,
+        again,
+        (drafted.job, after),
+        changed=names,
+        but={*left, *said, *(("ckpt_load",) if loaded else ())},
     )
     lost = [*differences]
     unusual = _unusual(left)
@@ -195,7 +205,7 @@ def _told(
     lost += [bearing_finding(s, target) for s in bearing]
     lost += _left_out(drafted.job, expressed, target)
     lost += [plain_finding(plain, target)] if plain else []
-    lost += batch_findings(reading)
+    lost += [*loaded, *batch_findings(reading)]
     lost += assumed_findings(drafted, again)
     there = _prediction_there(then, _with_own_stack(again, after))
     lost += _overflow(before, then, there, drafted.job, target)
@@ -205,8 +215,8 @@ def _told(
         files=files,
         command=command_of(target, expressed, files),
         to_state=_to_state(reading, expressed, target),
-        carried=carried,
-        dropped=len(bearing) + len(plain),
+        carried=carried + len(said),
+        dropped=len(bearing) + len(plain) + len(loaded),
         lost=tuple(lost),
         differences=differences,
         before=before,

@@ -96,3 +96,26 @@ def batch_findings(reading: Reading) -> list[Finding]:
             )
         )
     return found
+
+
+def checkpoint_findings(reading: Reading, after: Reading, target: Framework) -> list[Finding]:
+    """One line for a checkpoint that the target cannot read as it is."""
+    settings = reading.settings_of("ckpt_load")
+    if not settings or after.is_stated("ckpt_load"):
+        return []
+    mark = settings[0].label("not carried over")
+    return [
+        Finding(
+            code=CANNOT,
+            severity=Severity.WARNING,
+            message=f"{settings[0].spelled} {shown(settings[0].value)} is not carried over: "
+            f"{target.title} reads checkpoints of another format",
+            file=mark.file,
+            line=mark.line,
+            column=mark.column,
+            key=settings[0].name,
+            value=settings[0].value,
+            labels=(mark,),
+            hint="convert the checkpoint first, or the run starts from nothing",
+        )
+    ]
