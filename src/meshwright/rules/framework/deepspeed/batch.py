@@ -77,8 +77,11 @@ def _(k: Knobs) -> str:
 
 @triad_agrees.fix
 def _(k: Knobs) -> Mapping[str, Any]:
-    _, micro, steps = _triad(k)
-    return {"train_batch_size": (micro or 1) * (steps or 1) * data_parallel(k)}
+    batch, micro, steps = _triad(k)
+    each = (micro or 1) * data_parallel(k)
+    if batch and not batch % each:  # the batch is what learning depends on: it stays
+        return {"gradient_accumulation_steps": batch // each}
+    return {"train_batch_size": each * (steps or 1)}
 
 
 @demand(

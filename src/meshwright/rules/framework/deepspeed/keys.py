@@ -259,7 +259,9 @@ def _(k: Knobs) -> str:
 
 @buckets_are_small_beside_memory.fix
 def _(k: Knobs) -> Mapping[str, Any]:
-    elements = int(BUFFER_SHARE * k.gpu_mem_bytes / BYTES_OF_OVERLAP / 2 * 0.99) // 2 * 2
+    most = int(BUFFER_SHARE * k.gpu_mem_bytes / BYTES_OF_OVERLAP / 2 * 0.99)
+    unit = 10 ** (len(str(most)) - 1)
+    elements = max(most // unit, 1) * unit
     return {"reduce_bucket_size": elements, "allgather_bucket_size": elements}
 
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     scope="megatron-core<=0.15",
     source="Megatron-LM TransformerConfig.__post_init__ (0.12.3 and 0.14.0 refuse, 0.16.1 and "
     "0.19.2 accept)",
-    consequence='ValueError: "num_query_groups (2) must be a multiple of '
-    'tensor_model_parallel_size (4)."',
+    consequence="ValueError: num_query_groups must be a multiple of tensor_model_parallel_size",
     says="num_key_value_heads {num_key_value_heads} over tp {tp}",
 )
 def key_heads_are_not_replicated(k: Knobs) -> bool:
