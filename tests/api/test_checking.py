@@ -110,3 +110,25 @@ def test_what_an_option_outweighs_is_told():
 def test_nothing_is_outweighed_where_both_say_the_same(given):
     told = check_text(SCRIPT.format(tp=2), file="train.sh", given=given, compare=False).findings
     assert "CFG203" not in {f.code for f in told}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "--tensor-model-parallel-size 3",
+        "--global-batch-size 63 --micro-batch-size 2",
+        "--num-layers-per-virtual-pipeline-stage 3 --pipeline-model-parallel-size 4",
+        "--context-parallel-size 2 --seq-length 4097",
+        "--fp8-format hybrid --fp4-format e2m1",
+        "--tensor-model-parallel-size 0",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 500",
+    ],
+)
+def test_memory_over_the_device_is_never_in_the_summary_without_its_finding(more):
+    text = SCRIPT.format(tp=1).strip() + f" --seq-length 131072 {more}\n"
+    given = Given(gpus="A100-40GB:8", nodes=2)
+    checked = check_text(text, file="train.sh", given=given, compare=False)
+    codes = {f.code for f in checked.findings}
+    peak, _, room = checked.summary.partition(" of ")
+    if room and float(peak.rsplit(" ", 1)[1]) > float(room.split(" ")[0]):
+        assert codes & {"CMP121", "MOD217"}

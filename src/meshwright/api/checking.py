@@ -162,7 +162,7 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
     """The findings of one reading with what is given beside it."""
     from meshwright.api.overruled import overruled
     from meshwright.rules.claims import claim_figures, claim_findings, claims
-    from meshwright.rules.costed import heads, prediction_of
+    from meshwright.rules.costed import prediction_of
     from meshwright.rules.figures import figures
     from meshwright.rules.lint import lint
 
@@ -192,7 +192,7 @@ def _checked(reading: Reading, given: Given, *, compare: bool) -> Checked:
         summary=_summary(
             reading,
             linted,
-            heads(linted.judged, linted.drafted.missing) if linted.drafted.is_sized else {},
+            _heads(linted),
         ),
         figures=Deferred(lambda: {**numbers, **claim_figures(claimed)}),
         sources={s.file: s.text for s in sources(reading)},
@@ -295,6 +295,24 @@ def cluster_of(reading: Reading, given: Given) -> Cluster | None:
 
 
 # The line that sums it up
+
+
+def _heads(linted: Linted) -> Mapping[str, float]:
+    """Memory and time of one step, where what they hang on is stated.
+
+    A plan that some rule refuses before memory is judged has none that is over the device's.
+    """
+    from meshwright.rules.costed import heads
+    from meshwright.rules.uncounted import ON_THE_DEVICE
+
+    drafted = linted.drafted
+    if not drafted.is_sized:
+        return {}
+    found = heads(linted.judged, drafted.missing)
+    over = found.get("peak_gib", 0) * GIB > drafted.job.cluster.gpu.memory_bytes
+    told = any(f.code in ON_THE_DEVICE for f in linted.findings)
+    refused = _has_errors(linted.findings) and not told
+    return {} if over and refused and "gpu" not in drafted.missing else found
 
 
 def _summary(reading: Reading, linted: Linted, numbers: Mapping[str, Any]) -> str:

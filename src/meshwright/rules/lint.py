@@ -234,6 +234,14 @@ def _counted(reading: Reading, told: Sequence[Finding]) -> Iterator[Finding]:
     return (f for f in uncountable(reading) if (f.file, f.line, f.column) not in places)
 
 
+def _unpredicted(drafted: Drafted) -> str:
+    """What cannot be said without what is missing; what a GPU needs hangs on no kind of GPU."""
+    costs = {"model", "gpu", "num_gpus"} & {*drafted.missing}
+    if costs == {"gpu"} and drafted.is_sized:
+        return "whether the memory fits and how long a step takes are not predicted"
+    return "memory and time are not predicted"
+
+
 def _missing_note(
     drafted: Drafted, withheld: Sequence[str], enough_gpus: int | None
 ) -> list[Finding]:
@@ -243,7 +251,7 @@ def _missing_note(
         return []
     nouns = [_NOUN[name] for name in drafted.missing if name in _NOUN]
     options = dict.fromkeys(_OPTION[name] for name in drafted.missing if name in _OPTION)
-    lacking = "" if whole else "memory and time are not predicted"
+    lacking = "" if whole else _unpredicted(drafted)
     counted = f"{len(withheld)} rules hang on it" if withheld else ""
     fits = f"the memory of {enough_gpus} GPUs would do" if enough_gpus else ""
     effect = ", ".join(text for text in (lacking, counted, fits) if text)
