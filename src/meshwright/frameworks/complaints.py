@@ -101,14 +101,11 @@ def _refusal(setting: Setting, framework: str, meant: str) -> tuple[Severity, st
     """How a framework takes a misspelt key, and what it says.
 
     Megatron-LM's parser wants whole names (megatron/training/arguments.py, allow_abbrev=False), the
-    one of transformers takes the beginning of a name (hf_argparser.py); DeepSpeed's pydantic models
-    forbid extra keys (runtime/config_utils.py), while its top level is only looked up
-    (runtime/config.py).
+    one of transformers takes the beginning of a name (hf_argparser.py). DeepSpeed only looks up the
+    keys of its top level (runtime/config.py); what it says of those below is rule DAT232's.
     """
     is_argument = setting.spelled.startswith("--")
     if framework == "deepspeed" and not is_argument:
-        if setting.spelled.startswith("zero_optimization."):
-            return Severity.ERROR, "ValidationError: Extra inputs are not permitted"
         return Severity.WARNING, "ignored in silence" if "." not in setting.spelled else ""
     if framework in _OF_TRANSFORMERS:
         return _refusal_of_transformers(setting, meant)
