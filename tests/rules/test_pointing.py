@@ -46,7 +46,7 @@ def edits_of(code: str, text: str, *, file: str = "train.sh", nodes: int = 16) -
     ("code", "stated", "wrong", "right"),
     [
         ("DAT106", "--global-batch-size 1024", "--global-batch-size 1022", "--global-batch-size"),
-        ("MOD102", "--num-query-groups 8", "--num-query-groups 6", "--tensor-model-parallel-size"),
+        ("MOD101", "--tensor-model-parallel-size 8", "--tensor-model-parallel-size 6", "--tensor-"),
     ],
 )
 def test_a_fix_leaves_run_length_padding_and_recompute_as_they_are(code, stated, wrong, right):
