@@ -13,6 +13,7 @@ from plan_names import plan_names
 from meshwright.plan.job import Job, num_microbatches, world_size
 from meshwright.rules.compute.balance import UNEVEN, imbalance
 from meshwright.rules.example import build_job
+from meshwright.rules.model.dimensions import uneven_groups
 from meshwright.rules.rule import as_numpy, find_rule
 
 FLAG = (False, True)
@@ -171,6 +172,7 @@ def _adapted(code: str, job: Job) -> dict[str, Any]:
 
 # Where a rule and its condition speak of the same: the rule knows more schedules, experts, ...
 WHERE: dict[str, Any] = {
+    "MOD101": lambda job: not uneven_groups(job.model),  # whose heads no tp divides evenly
     "MOD161": lambda j: j.plan.dp > 1,
     "CMP301": lambda j: j.plan.pp == 1 or imbalance(j) > UNEVEN,
     "MOD108": _dense,

@@ -33,6 +33,12 @@ def key_value_head_counts(model: Model) -> tuple[int, ...]:
     return _unique(a.num_key_value_heads for a in attentions(model) if not a.is_latent)
 
 
+def uneven_groups(model: Model) -> tuple[tuple[int, int], ...]:
+    """Distinct numbers of query heads and of key/value heads that do not divide them."""
+    found = ((a.num_attention_heads, a.num_key_value_heads) for a in attentions(model))
+    return tuple(sorted({(heads, kv) for heads, kv in found if kv and heads % kv}))
+
+
 def head_dims(model: Model) -> tuple[int, ...]:
     """The distinct widths of a head, queries and values."""
     return _unique(d for a in attentions(model) for d in (a.head_dim, a.v_head_dim))

@@ -13,6 +13,7 @@ from meshwright.rules.model.dimensions import (
     head_counts,
     key_value_head_counts,
     listed,
+    uneven_groups,
 )
 from meshwright.rules.nearest import divisors
 from meshwright.rules.rule import rule
@@ -38,19 +39,26 @@ THIN_SHARD = 1024  # hidden_size / tp below which products are small and launche
 def heads_divide_by_tp(job: Job) -> Mask:
     """Tensor parallelism gives every rank whole heads, so tp must divide their number.
 
+    Whatever the tp, key/value heads are shared by equally many query heads.
+
     Fails: plan(model="llama-3-8b", tp=3)
+    Fails: plan(model="llama-3-8b", num_key_value_heads=6, num_attention_heads=64, tp=2)
     Passes: plan(model="llama-3-8b", tp=4)
     """
-    return any_remainder(head_counts(job.model), job.plan.tp)
+    return any_remainder(head_counts(job.model), job.plan.tp) | bool(uneven_groups(job.model))
 
 
 @heads_divide_by_tp.message
 def _(job: Job) -> str:
+    for queries, groups in uneven_groups(job.model):
+        return f"{queries} attention heads cannot share {groups} key/value heads evenly"
     return f"{listed(head_counts(job.model))} attention heads do not divide by tp = {job.plan.tp}"
 
 
 @heads_divide_by_tp.fix
 def _(job: Job) -> dict[str, tuple[int, ...]]:
+    if uneven_groups(job.model):
+        return {}  # a fault of the model, which no tp mends
     return {"tp": _legal_tp(job, head_counts(job.model))}
 
 
