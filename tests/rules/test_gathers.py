@@ -51,3 +51,10 @@ def test_hidden_gathers_over_a_fast_network_are_not_mentioned():
     rules = [r for r in all_rules() if r.code in SAID_OF_GATHERS]
     assert not check(fast, rules)
     assert check(slow, rules)
+
+
+@pytest.mark.parametrize(("model", "stages"), [("llama-3-8b", True), ("llama-3-70b", False)])
+def test_whole_weights_are_advised_only_where_they_fit(model, stages):
+    job = _job(f'model="{model}", zero_stage=3, global_batch_size=512, dp=64, micro_batch_size=1')
+    (found,) = check(job, [r for r in all_rules() if r.code == "DAT215"])
+    assert ("zero_stage" in found.hint) is stages

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MOST_TIMES_THE_BATCH = 8  # a larger micro-batch is not advised: it would not fit
 MAX_GATHERED_MICROBATCHES = 4
+MOST_OF_DEVICE = 0.8  # for states, so that activations have room
 MAX_BF16_REDUCTION = 128
 MAX_LOCAL_STEPS = 1000
 MAX_STALENESS = 4
@@ -256,7 +257,19 @@ def _(job: Job) -> dict[str, tuple[Any, ...]]:
     share = job.workload.global_batch_size // max(int(job.plan.dp), 1)
     most = MOST_TIMES_THE_BATCH * int(job.plan.micro_batch_size)
     fitting = [m for m in divisors(share) if share // m <= MAX_GATHERED_MICROBATCHES and m <= most]
-    return {"micro_batch_size": tuple(fitting[:2]), "zero_stage": (1, 2)}
+    return {"micro_batch_size": tuple(fitting[:2]), "zero_stage": _stages_that_fit(job)}
+
+
+def _stages_that_fit(job: Job) -> tuple[int, ...]:
+    """ZeRO stages of whole weights whose states leave room on the device."""
+    held = {
+        1: job.plan.param_bytes + job.plan.grad_bytes,
+        2: job.plan.param_bytes + job.plan.grad_bytes / shard_group(job.plan),
+    }
+    rest = state_bytes_per_parameter(job) - held[1]
+    room = MOST_OF_DEVICE * job.cluster.gpu.memory_bytes / parameters_per_rank(job)
+    fits = {stage: b + rest / shard_group(job.plan) < room for stage, b in held.items()}
+    return tuple(stage for stage, fit in fits.items() if bool(np.all(fit)))
 
 
 @rule(
