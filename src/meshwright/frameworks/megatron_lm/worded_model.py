@@ -102,6 +102,8 @@ def _experts(experts: Experts) -> dict[str, Any]:
         words["moe_router_group_topk"] = experts.topk_group
     if experts.scoring_func == "sigmoid":
         words["router_score_function"] = "sigmoid"
+    elif experts.top_k == 1:  # a softmax over one score teaches the router nothing
+        words["moe_router_pre_softmax"] = True
     if experts.correction_bias:
         words |= {"expert_bias": True, "router_score_function": "sigmoid"}
     return words

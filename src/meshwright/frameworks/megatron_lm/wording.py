@@ -218,6 +218,8 @@ def _overlaps(plan: Plan, said: Wording) -> None:
     said.values["overlap_param_gather"] = gather
     said.values["overlap_tp"] = bool(plan.overlap_tp) and plan.tp > 1
     said.values["overlap_ep"] = bool(plan.overlap_ep) and plan.ep > 1
+    if said.values["overlap_ep"]:
+        said.values["moe_token_dispatcher_type"] = "alltoall"  # the default gathers, unhidden
     said.values["overlap_pp"] = bool(plan.overlap_pp)
     if plan.cuda_graph:
         said.values["cuda_graph_impl"] = "local"
