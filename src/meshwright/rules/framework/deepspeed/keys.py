@@ -107,7 +107,7 @@ def zero_keys_are_known(k: Knobs) -> bool:
 @zero_keys_are_known.message
 def _(k: Knobs) -> str:
     names = ", ".join(map(str, k.ds_unknown_zero_keys))
-    return f"zero_optimization, bf16 and fp16 have no key = {names}"
+    return f"zero_optimization, bf16 and fp16 have no key {names}"
 
 
 @demand(
