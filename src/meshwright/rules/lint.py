@@ -23,7 +23,7 @@ from meshwright.rules.pointing import pointed, pointed_demand
 from meshwright.rules.rule import all_rules, as_numpy, check
 from meshwright.rules.together import told_together
 from meshwright.rules.tolerated import tolerated
-from meshwright.rules.uncounted import FAILURES, ON_THE_DEVICE, fits_from, found_on_any_count
+from meshwright.rules.uncounted import FAILURES, ON_THE_DEVICE, SHORT, fits_from, found_on_any_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -176,7 +176,7 @@ def _general(
 
 def _is_roomy(rule: Rule) -> bool:
     """Whether a prediction of a short step does not bound the rule: all but a lack of memory."""
-    return rule.predictive and rule.severity is not Severity.ERROR
+    return rule.predictive and rule.severity is not Severity.ERROR and rule.code not in SHORT
 
 
 def _found(job: Job, rules: Sequence[Rule]) -> dict[str, Finding]:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
 
 ON_THE_DEVICE = ("MOD217", "CMP121")
+SHORT = frozenset(  # rules that a longer sequence or a larger batch would only break the more
+    {*ON_THE_DEVICE, "CMP209", "CMP212", "CMP240", "CMP241", "CMP242", "CMP243", "CMP244"}
+    | {"CMP245", "CMP246", "CMP319"}
+)
 _MOST_TIMES = 1024  # replicas of the smallest mesh, where no batch bounds them
 FAILURES = (MeshwrightError, ArithmeticError, ValueError, IndexError)
 

@@ -153,7 +153,7 @@ def _less_sharding(job: Job) -> list[tuple[str, dict[str, Any]]]:
         *("micro_batch_size", "precision", "reshard_after_forward", "base_weight_bits"),
     ),
     confidence="paper",
-    needs=("model", "global_batch_size"),
+    needs=("model",),
 )
 def gathers_stay_in_node(job: Job) -> Mask:
     """Every pass gathers the weights between nodes; a copy inside each node would spare half of it.
@@ -176,9 +176,9 @@ def _(job: Job) -> str:
     whole = float(gathered_bytes(job))
     share = whole / job.cluster.gpus_per_node
     return (
-        f"inter-node all-gather of parameters: {format_bytes(whole)} in each pass of each of "
-        f"{int(num_microbatches(job))} micro-batches, over {_network_words(job)}; a copy per node "
-        f"takes {format_bytes(share)} more on each GPU"
+        f"inter-node all-gather of parameters: {format_bytes(whole)} in each pass of each "
+        f"micro-batch, over {_network_words(job)}; a copy per node takes {format_bytes(share)} "
+        f"more on each GPU"
     )
 
 
