@@ -102,7 +102,8 @@ def test_layers_lie_where_their_cost_puts_them() -> None:
         "parallelism: {dp: 1, tp: 1, pp: 4, pp_engine: 1f1b}\n"
         "tokens: {micro_batch_size: 1, sequence_length: 512, batch_accumulation_per_replica: 8}\n"
         "model: {model_config: {hidden_size: 1024, num_hidden_layers: 16,\n"
-        "  intermediate_size: 4096, num_attention_heads: 16, vocab_size: 128256, is_llama_config: true}}\n"
+        "  intermediate_size: 4096, num_attention_heads: 16, vocab_size: 128256,\n"
+        "  is_llama_config: true}}\n"
     )
     layout = read_text(text, file="config.yaml", framework="nanotron").value("layout")
     assert layout == [6, 6, 4, 0]

@@ -40,10 +40,7 @@ def meaning(config: Config, values: Mapping[str, Value]) -> dict[str, Value]:
     _give_mesh(m)
     _give_stage(m)
     _give_offload(m)
-    left = leaves_precision(config)
-    give_widths(m, arithmetic_of(config, "bf16" if left else "fp32"))
-    if left:  # a trainer that is there has its own say
-        m.given["bf16"] = Value(value=True, default=True)
+    give_widths(m, arithmetic_of(config, "bf16" if leaves_precision(config) else "fp32"))
     _give_optimizer(m)
     _give_batch(m)
     _give_keys(m)

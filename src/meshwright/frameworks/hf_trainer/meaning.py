@@ -15,6 +15,7 @@ from meshwright.frameworks.hugging_face.trainer import (
     give_optimizer,
     give_recompute,
     give_run,
+    part_of,
     stated_facts,
 )
 from meshwright.frameworks.meanings import Meanings
@@ -152,7 +153,8 @@ def arithmetic(m: Meanings) -> str:
     for word in ("bf16", "fp16"):
         if truth(m.field(word)):
             return word
-    outer = m.value("precision")
+    launched = part_of(m.config, "accelerate")
+    outer = launched.value("precision") if launched is not None else None
     return outer if outer in ("bf16", "fp16", "fp8") and not m.is_stated("bf16", "fp16") else "fp32"
 
 
