@@ -152,10 +152,12 @@ def sharding_stays_in_domain(job: Job) -> Mask:
     Passes: plan(zero_stage=3, micro_batch_size=4, seq_len=8192)
     Passes: plan(zero_stage=3, dp_replicate=8)
     Passes: plan(model="llama-3-70b", zero_stage=3)
+    Passes: plan(nodes=2, tp=16, zero_stage=3, net_bytes_per_s=5e9)
     """
     p = job.plan
     fits = _state_in_domain_bytes(job) < 0.5 * job.cluster.gpu.memory_bytes
     wide = (shard_group(p) * p.tp > job.cluster.scale_up_domain) & (p.dp_replicate == 1)
+    wide = wide & (shard_group(p) > _shards_in_domain(job))
     return (p.zero_stage == 3) & wide & fits & (p.lora_rank == 0) & cannot_hide_gathers(job)
 
 
