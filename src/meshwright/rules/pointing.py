@@ -204,7 +204,7 @@ def _is_silent(rule: Rule, drafted: Drafted, changes: Mapping[str, Any]) -> bool
 
 def _left(drafted: Drafted, changes: Mapping[str, Any]) -> tuple[int, int]:
     """Errors and warnings of the changed job, as far as they need no prediction."""
-    rules = [r for r in all_rules() if r.is_general and not r.predictive]
+    rules = [r for r in all_rules() if not r.predictive]
     found = check(changed(drafted.job, changes), rules)
     errors = sum(f.severity is Severity.ERROR for f in found)
     return errors, sum(f.severity is Severity.WARNING for f in found)
