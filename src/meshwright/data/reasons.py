@@ -1,0 +1,47 @@
+"""Why a document is dropped: one code for each reason, the same in every file of a build."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEPT = ""
+
+REASONS: Mapping[str, str] = {  # reason: what it says; its code is its place, 0 = kept
+    KEPT: "kept",
+    "empty": "nothing left after cleaning, or fewer characters than clean.min_characters",
+    "language": "not in a language to keep, or identified with too low a score",
+    "gopher_quality.words": "too few or too many words",
+    "gopher_quality.word_length": "mean length of the words out of range",
+    "gopher_quality.symbols": "too many # or ellipses for its words",
+    "gopher_quality.bullets": "too many lines begin with a bullet",
+    "gopher_quality.ellipses": "too many lines end in an ellipsis",
+    "gopher_quality.alphabetic": "too few words hold a letter",
+    "gopher_quality.stop_words": "too few of the commonest English words",
+    "gopher_repetition.lines": "too many lines are repeated",
+    "gopher_repetition.line_characters": "too much of it is repeated lines",
+    "gopher_repetition.paragraphs": "too many paragraphs are repeated",
+    "gopher_repetition.paragraph_characters": "too much of it is repeated paragraphs",
+    "gopher_repetition.top_2_gram": "its commonest pair of words covers too much of it",
+    "gopher_repetition.top_3_gram": "its commonest 3 words in a row cover too much of it",
+    "gopher_repetition.top_4_gram": "its commonest 4 words in a row cover too much of it",
+    "gopher_repetition.duplicate_5_grams": "too much of it is in repeated runs of 5 words",
+    "gopher_repetition.duplicate_6_grams": "too much of it is in repeated runs of 6 words",
+    "gopher_repetition.duplicate_7_grams": "too much of it is in repeated runs of 7 words",
+    "gopher_repetition.duplicate_8_grams": "too much of it is in repeated runs of 8 words",
+    "gopher_repetition.duplicate_9_grams": "too much of it is in repeated runs of 9 words",
+    "gopher_repetition.duplicate_10_grams": "too much of it is in repeated runs of 10 words",
+    "c4.lorem_ipsum": "placeholder text",
+    "c4.curly_bracket": "a curly bracket: code or a template",
+    "c4.sentences": "too few sentences left",
+    "fineweb.punctuated_lines": "too few lines end in punctuation",
+    "fineweb.short_lines": "too many short lines",
+    "fineweb.duplicate_lines": "too many of its characters are in repeated lines",
+    "fineweb.newlines": "too many line ends for its words: a list",
+    "contaminated": "shares a run of words with a test set",
+    "exact_duplicate": "equal to an earlier document",
+    "near_duplicate": "nearly equal to an earlier document that is kept",
+}
+CODES: Mapping[str, int] = {reason: code for code, reason in enumerate(REASONS)}

@@ -1,0 +1,35 @@
+"""What is read, and in which portions."""
+
+from __future__ import annotations
+
+from meshwright.base.noun import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """One file. `stamp` changes when its content does, as far as can be told (mtime, etag)."""
+
+    path: str  # as found: a path or an fsspec URL
+    source: int  # number of the `Source` that named it
+    format: str  # jsonl, parquet, text
+    compression: str  # "", gz, zst
+    bytes: int  # as stored
+    stamp: str
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Part of an input: bytes for plain lines, row groups for parquet, else the whole (0, 1)."""
+
+    input: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """A portion of work; the division depends on the inputs alone, never on who does the work."""
+
+    number: int
+    spans: tuple[Span, ...]
+    bytes: int  # as stored, for progress

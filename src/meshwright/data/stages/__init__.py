@@ -1,0 +1,14 @@
+"""The stages of a build.
+
+Each runs over restartable units and reads only finished units of those before it. Columns are .npy;
+`layout` has their types.
+
+| stage | a unit is | reads | writes |
+|---|---|---|---|
+| scan | about 16 MiB of input | the input | documents, survivors, bands, blocks, text.zst, ... |
+| shingle | a scan unit | text.zst | the shingles of survivors that may be near duplicates |
+| decide | linked candidates | shingles | dropped |
+| tokenize | a scan unit | text.zst, dropped | tokens, lengths, survivors |
+| arrange | all there is | lengths | documents of every shard |
+| emit | a shard | tokens | .bin, .idx, .rows.npy, .pieces.npy |
+"""

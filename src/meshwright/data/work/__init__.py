@@ -1,0 +1,1 @@
+"""What a build has done, on disk, so that it can go on after any interruption."""

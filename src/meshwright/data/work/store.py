@@ -1,0 +1,119 @@
+"""Finished units of work on disk: a folder each, complete or not there at all.
+
+A unit is written to a folder of another name, flushed to the disk and renamed; a process that dies
+at any moment leaves either the whole unit or nothing that counts. `unit.json` holds the key of what
+the unit was made from: a unit whose key no longer fits is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.noun import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_RECORD = "unit.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Units below `root`, as root/stage/00012/."""
+
+    root: Path
+
+    def folder(self, stage: str, number: int) -> Path:
+        """Where a unit lies once it is done."""
+        return self.root / stage / f"{number:05d}"
+
+    def record(self, stage: str, number: int) -> Mapping[str, Any] | None:
+        """What the unit said of itself, its key included; None when it is not done."""
+        try:
+            with (self.folder(stage, number) / _RECORD).open(encoding="utf-8") as file:
+                found = json.load(file)
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def is_done(self, stage: str, number: int, *, key: str) -> bool:
+        """Whether the unit is there and was made from what `key` stands for."""
+        record = self.record(stage, number)
+        return record is not None and record.get("key") == key
+
+    @contextlib.contextmanager
+    def writing(self, stage: str, number: int, *, key: str) -> Iterator[Draft]:
+        """A new unit, which takes its place when the block ends without an exception."""
+        final = self.folder(stage, number)
+        part = final.with_name(f"{final.name}.{os.getpid()}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+        draft = Draft(part, {"key": key})
+        try:
+            yield draft
+            draft.write_text(_RECORD, json.dumps(draft.facts, indent=1))
+            flush(part)
+            shutil.rmtree(final, ignore_errors=True)
+            part.rename(final)
+            flush(final.parent)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+
+    def column(self, stage: str, number: int, name: str) -> NDArray[Any]:
+        """A column of a finished unit, mapped into memory; an empty one is read."""
+        path = self.folder(stage, number) / f"{name}.npy"
+        try:
+            return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        except ValueError:  # nothing can be mapped of an empty file
+            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A unit that is being written; `facts` go into its record."""
+
+    folder: Path
+    facts: dict[str, Any]
+
+    def write_column(self, name: str, values: NDArray[Any]) -> None:
+        """One array, as name.npy."""
+        with (self.folder / f"{name}.npy").open("wb") as file:
+            np.save(file, values, allow_pickle=False)
+            _sync(file)
+
+    def write_text(self, name: str, text: str) -> None:
+        """One small text file."""
+        with (self.folder / name).open("w", encoding="utf-8") as file:
+            file.write(text)
+            _sync(file)
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[Any]:
+        """A binary file to stream into, flushed to the disk at the end."""
+        with (self.folder / name).open("wb") as file:
+            yield file
+            _sync(file)
+
+
+def _sync(file: Any) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def flush(folder: Path) -> None:
+    """Makes the names in a folder as lasting as their contents."""
+    with contextlib.suppress(OSError):  # not every file system can
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
