@@ -57,9 +57,10 @@ PIECE = np.dtype([("sequence", "<i4"), ("start", "<i4"), ("length", "<i4"), ("ne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """All that a stage needs to run any of its units; `key` changes with whatever changes that."""
+    """All that a stage needs to run any of its units."""
 
     build: Build
     inputs: tuple[Input, ...]
     units: tuple[Unit, ...]  # of the scan
     store: Store  # below the output folder
+    digests: tuple[tuple[str, str], ...] = ()  # of files that the settings name, for the keys
