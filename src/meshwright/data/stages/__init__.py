@@ -13,6 +13,6 @@ Each runs over restartable units and reads only finished units of those before i
 | emit | a shard | tokens | .bin, .idx, .rows.npy, .pieces.npy |
 
 A module `stages.NAME` has `run_NAME(job, number)`, which makes one unit, and `key_NAME(job,
-number)`, what that unit is made from (by `work.keys`); the unit is written under that key, and it is
-not made again while the key fits.
+number)`, what that unit is made from (by `work.keys`); a unit is written under its key and is
+not made again while that fits.
 """
