@@ -8,8 +8,8 @@ test: ## run the tests in .venv, made when missing
 check: ## everything that must hold: format, lint, types, imports, documentation, tests
 	@bash scripts/check.sh
 format: ## format the sources and mend what the linter can
-	@bash scripts/venv.sh .venv test,dev && .venv/bin/ruff format . && .venv/bin/ruff check --fix .
+	@bash scripts/venv.sh .venv test,dev,data && .venv/bin/ruff format . && .venv/bin/ruff check --fix .
 docs: ## write docs/reference from the code
-	@bash scripts/venv.sh .venv test,dev && .venv/bin/python scripts/generate_docs.py
+	@bash scripts/venv.sh .venv test,dev,data && .venv/bin/python scripts/generate_docs.py
 clean: ## remove environments and caches
 	@rm -rf .venv .venv-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -2,7 +2,7 @@
 # Format, lint, types, imports and generated documentation, each as a check that changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bash scripts/venv.sh .venv test,dev
+bash scripts/venv.sh .venv test,dev,data
 bin=.venv/bin
 echo "format" && "$bin/ruff" format --check --quiet .
 echo "lint" && "$bin/ruff" check --quiet .
