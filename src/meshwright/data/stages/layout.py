@@ -52,7 +52,16 @@ DROPPED = np.dtype(
 PLACED = np.dtype([("unit", "<i4"), ("index", "<i4"), ("length", "<i4")])
 # the pack plan beside a shard: its rows, and the pieces of documents that each row holds.
 ROW = np.dtype([("first", "<i8"), ("pieces", "<i4"), ("tokens", "<i4"), ("cost", "<i8")])
-PIECE = np.dtype([("sequence", "<i4"), ("start", "<i4"), ("length", "<i4"), ("next", "<i4")])
+PIECE = np.dtype(
+    [
+        ("sequence", "<i4"),  # of the shard: where the tokens lie, and from which token on
+        ("start", "<i4"),
+        ("length", "<i4"),
+        ("next", "<i4"),  # the token that follows in the document, -1 at its end
+        ("document", "<i4"),  # of the shard, in the order of `PLACED`, and from which token on
+        ("offset", "<i4"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
