@@ -1,0 +1,1 @@
+"""Repair of text before it is judged: Unicode, personal data, language."""
