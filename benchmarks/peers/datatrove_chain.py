@@ -16,7 +16,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from datatrove.data import DocumentsPipeline
 
 START_S = time.process_time()
 
@@ -117,8 +120,6 @@ def stages(source: str, out: Path, tokenizer: str, bounds: Any) -> dict[str, lis
 
 def run(pipeline: list[Any], *, buckets: int) -> None:
     """A pipeline as one process runs it; the stage of the buckets has a task for each."""
-    from datatrove.data import DocumentsPipeline
-
     world = buckets if type(pipeline[0]).__name__ == "MinhashDedupBuckets" else 1
     for rank in range(world):
         data: DocumentsPipeline | None = None
