@@ -1,0 +1,171 @@
+"""manifest.json: what a folder of shards holds, how it was made, and the digest of every file.
+
+The manifest is written in one way only (sorted keys, fixed indentation) and holds a digest of
+itself, so that any change of it shows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
+from meshwright.base.noun import dataclass
+from meshwright.data.needs import need
+from meshwright.data.shards.names import MANIFEST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT = 1
+LARGEST_BYTES = 1 << 30
+_BUILD = "meshwright data build makes such a folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """One file of the folder: its size, and its 128-bit xxh3 in hexadecimal."""
+
+    bytes: int
+    xxh3_128: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vocabulary:
+    """The tokenizer: `digest` covers vocabulary, merges and added tokens."""
+
+    digest: str
+    vocab_size: int
+    eod_id: int
+    pad_id: int
+    dtype: str  # of the ids in .bin: "<u2" or "<i4"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """How rows were made."""
+
+    seq_len: int
+    strategy: str
+    layout: str  # "documents" or "rows", never "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRecord:
+    """One shard. `cost` is the sum over all rows, `largest_cost` that of the costliest."""
+
+    name: str
+    split: str
+    documents: int
+    tokens: int  # padding left out
+    rows: int
+    pieces: int
+    cost: int
+    largest_cost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputRecord:
+    """A file that was read. `content` is a digest of what was read and kept of it, in order."""
+
+    path: str
+    source: str
+    format: str
+    compression: str
+    bytes: int
+    documents: int
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRecord:
+    """A source: what was kept of it, and what of that is in the shards, repeats counted."""
+
+    name: str
+    weight: float | None
+    documents: int  # kept
+    tokens: int  # of these, once each; those held out for validation included
+    train_tokens: int  # in the shards
+    valid_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrategyRecord:
+    """What a packing strategy makes, or would make, of the documents in the shards."""
+
+    rows: int
+    padding: int  # tokens
+    cut: int  # documents in more than one row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """All of manifest.json. `counts` has documents by reason, "" for those kept."""
+
+    format: int = FORMAT
+    tool: str
+    digest: str = ""  # of the manifest itself, taken while this is ""
+    libraries: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    vocabulary: Vocabulary | None = None
+    packed: Packed | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, int] = field(default_factory=dict)  # further counts, by name
+    inputs: list[InputRecord] = field(default_factory=list)
+    sources: list[SourceRecord] = field(default_factory=list)
+    strategies: dict[str, StrategyRecord] = field(default_factory=dict)
+    shards: list[ShardRecord] = field(default_factory=list)
+    files: dict[str, File] = field(default_factory=dict)
+
+    def of_split(self, split: str) -> list[ShardRecord]:
+        """The shards of "train" or "valid", in order."""
+        return [shard for shard in self.shards if shard.split == split]
+
+
+def encoded(manifest: Manifest) -> bytes:
+    """The only way to write a manifest, its digest set."""
+    return _text(replace(manifest, digest=digest(manifest)))
+
+
+def digest(manifest: Manifest) -> str:
+    """What `Manifest.digest` must be."""
+    text = _text(replace(manifest, digest=""))
+    return str(need("xxhash", "hashing shards").xxh3_128_hexdigest(text))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder; InvalidInput when there is none, or it was changed."""
+    path = folder / MANIFEST
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise _wrong(path, "is larger than any manifest")
+        text = path.read_bytes()
+    except OSError as error:
+        raise _wrong(path, error.strerror or str(error), hint=_BUILD) from None
+    return decoded(text, path)
+
+
+def decoded(text: bytes, path: Path) -> Manifest:
+    """A manifest from its bytes; InvalidInput when a build did not write them like that."""
+    try:
+        found = msgspec.json.decode(text, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _wrong(path, f"is no manifest: {error}") from None
+    if found.format != FORMAT:
+        raise _wrong(path, f"is of format {found.format}; this version reads {FORMAT}")
+    if _text(found) != text or digest(found) != found.digest:
+        raise _wrong(path, "was changed after it was written: its digest does not fit")
+    return found
+
+
+def _text(manifest: Manifest) -> bytes:
+    return (json.dumps(asdict(manifest), sort_keys=True, indent=1) + "\n").encode()
+
+
+def _wrong(path: Path, reason: str, *, hint: str = "build the folder again") -> InvalidInput:
+    return InvalidInput([Finding(message=reason, file=str(path), reason=reason, hint=hint)])

@@ -1,0 +1,28 @@
+"""What the files of an output folder are called."""
+
+from __future__ import annotations
+
+from meshwright.base.pattern import pattern
+
+MANIFEST = "manifest.json"
+DOCUMENTS = "documents.parquet"
+CONFIG = "config.toml"
+TOKENIZER = "tokenizer"  # a folder
+WORK = ".work"  # the intermediate files, below the output folder
+SPLITS = ("train", "valid")
+ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard
+
+_OURS = pattern(
+    r"(?:train|valid)-\d{5,9}\.(?:bin|idx|rows\.npy|pieces\.npy)\Z"
+    r"|text-\d{5,9}\.parquet\Z|documents\.parquet\Z|config\.toml\Z|manifest\.json\Z"
+)
+
+
+def shard_name(split: str, number: int) -> str:
+    """The name that the files of a shard begin with: "train-00003"."""
+    return f"{split}-{number:05d}"
+
+
+def is_ours(name: str) -> bool:
+    """Whether a build writes a file of that name into its output folder itself."""
+    return _OURS.match(name) is not None

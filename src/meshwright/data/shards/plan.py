@@ -1,0 +1,107 @@
+"""The pack plan beside a shard: X.rows.npy and X.pieces.npy, read and held to what they must be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
+from meshwright.base.noun import dataclass
+from meshwright.data.documents import bounds_of
+from meshwright.data.stages.layout import PIECE, ROW
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from meshwright.data.shards.indexed import Indexed
+
+_HINT = "meshwright data verify FOLDER tells what is damaged; build again what is"
+_DAMAGE = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Rows as `layout.ROW`, pieces as `layout.PIECE`, mapped into memory."""
+
+    rows: NDArray[Any]
+    pieces: NDArray[Any]
+
+
+def open_plan(prefix: Path, indexed: Indexed, *, seq_len: int) -> Plan:
+    """The plan of a shard; InvalidInput with a finding when it is damaged or does not fit it."""
+    rows_path, pieces_path = (
+        prefix.with_name(prefix.name + end) for end in (".rows.npy", ".pieces.npy")
+    )
+    plan = Plan(rows=read_column(rows_path, ROW), pieces=read_column(pieces_path, PIECE))
+    wrong = _wrong_rows(plan, seq_len)
+    if wrong:
+        raise damaged(rows_path, wrong)
+    wrong = _wrong_pieces(plan.pieces, indexed.lengths)
+    if wrong:
+        raise damaged(pieces_path, wrong)
+    return plan
+
+
+def read_column(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A .npy file with one column of that type, mapped into memory; InvalidInput otherwise."""
+    try:
+        with path.open("rb") as file:
+            version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+            if version != (1, 0):
+                raise damaged(path, f"is .npy of version {version}; 1.0 is written here")
+            header = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
+            shape, fortran, found = header
+            start = file.tell()
+            size = file.seek(0, 2)
+    except _DAMAGE as error:
+        raise damaged(path, f"is no .npy file: {error}") from None
+    except OSError as error:
+        raise damaged(path, error.strerror or str(error)) from None
+    if found != dtype or len(shape) != 1 or fortran:
+        raise damaged(path, f"holds {shape} of {found}, not a column of {dtype}")
+    if size != start + shape[0] * dtype.itemsize:
+        raise damaged(path, f"has {size:,} bytes where {shape[0]:,} rows need another number")
+    if shape[0] == 0:
+        return np.zeros(0, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
+
+
+def _wrong_rows(plan: Plan, seq_len: int) -> str:
+    """What is wrong with the rows of a plan; "" when nothing is."""
+    rows, pieces = plan.rows, plan.pieces
+    firsts = bounds_of(rows["pieces"])
+    if (rows["pieces"] < 1).any() or (rows["first"] != firsts[:-1]).any():
+        return "rows do not divide the pieces from the first to the last"
+    if firsts[-1] != len(pieces):
+        return f"rows hold {firsts[-1]:,} pieces where the plan has {len(pieces):,}"
+    lengths = pieces["length"].astype(np.int64)
+    tokens = np.diff(bounds_of(lengths)[firsts])
+    if (tokens > seq_len).any():
+        return f"row {int(np.argmax(tokens > seq_len)):,} is longer than {seq_len:,} tokens"
+    if (rows["tokens"] != tokens).any():
+        return f"row {int(np.argmax(rows['tokens'] != tokens)):,} miscounts its tokens"
+    cost = np.diff(bounds_of(lengths * lengths)[firsts])
+    if (rows["cost"] != cost).any():
+        return f"row {int(np.argmax(rows['cost'] != cost)):,} misstates its cost"
+    return ""
+
+
+def _wrong_pieces(pieces: NDArray[Any], lengths: NDArray[np.int32]) -> str:
+    """What is wrong with the pieces of a plan over sequences of these lengths."""
+    sequence, length = pieces["sequence"], pieces["length"]
+    outside = (sequence < 0) | (sequence >= len(lengths)) | (pieces["start"] < 0) | (length < 1)
+    outside |= (pieces["document"] < 0) | (pieces["offset"] < 0) | (pieces["next"] < -1)
+    if not outside.any():
+        outside = pieces["start"].astype(np.int64) + length > lengths[sequence]
+    if outside.any():
+        return f"piece {int(np.argmax(outside)):,} lies outside the sequences"
+    return ""
+
+
+def damaged(path: Path, reason: str) -> InvalidInput:
+    """The error for a file that is not what was written."""
+    return InvalidInput([Finding(message=reason, file=str(path), reason=reason, hint=_HINT)])
