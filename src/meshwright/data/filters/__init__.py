@@ -1,0 +1,1 @@
+"""Which documents are worth training on: the published heuristics, each in one file."""
