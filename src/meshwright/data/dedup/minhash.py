@@ -1,0 +1,173 @@
+"""Band keys: documents whose sets of shingles are alike share one with high probability.
+
+Each document gets bands x rows minima, of which two documents agree in each with the probability
+of their Jaccard similarity J; `rows` minima make a band key, so that a pair shares some key with
+probability 1 - (1 - J^rows)^bands (Broder 1997; Leskovec, Rajaraman and Ullman, section 3.4).
+
+The minima come from few passes over the shingles rather than bands x rows: each pass throws every
+shingle into one slot and a slot keeps its least; slots still empty are filled by the next pass
+(Dahlgaard, Knudsen and Thorup 2017, "Fast similarity sketching", arXiv 1704.04370, algorithm 1).
+What `PASSES` leave empty is filled by a hash of the slot's own, as their second phase does. Unlike
+densification, which copies from other slots, this keeps the minima of short documents as good as
+those of independent permutations.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.data.dedup.shingles import mix, shingles_of
+from meshwright.data.documents import bounds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from meshwright.data.dedup.shingles import Bounds, Hashes, Words
+    from meshwright.data.settings import Dedup
+
+NO_KEY = np.uint64(0)  # the keys of a document without words
+PASSES = 8
+_EMPTY = np.uint64(2**64 - 1)
+_ODD = 0xD1B54A32D192ED03
+_DOCUMENTS = 512  # sketched at once, so that their minima stay in the cache
+_STRETCH = 1 << 15  # shingles thrown at once
+_REPEATED = 1 << 12  # comparisons from which a document's shingles are made distinct first
+
+
+def band_keys(table: Words, settings: Dedup) -> Hashes:
+    """The keys of each document, uint64 [documents, bands] (Fortran order); no words: all 0."""
+    hashes, bounds = shingles_of(table, settings.shingle_words)
+    keys = np.empty((len(bounds) - 1, settings.bands), dtype=np.uint64, order="F")
+    slots = settings.bands * settings.rows
+    for start in range(0, len(keys), _DOCUMENTS):
+        edges = bounds[start : start + _DOCUMENTS + 1]
+        minima = sketch(hashes[edges[0] : edges[-1]], edges - edges[0], slots)
+        keys[start : start + len(minima)] = _banded(minima, bands=settings.bands)
+    keys[np.diff(bounds) == 0] = NO_KEY
+    return keys
+
+
+def sketch(hashes: Hashes, bounds: Bounds, slots: int) -> Hashes:
+    """The minima of each document's shingles, uint64 [documents, slots]; all ones without any."""
+    minima = np.full((len(bounds) - 1, slots), _EMPTY, dtype=np.uint64)
+    open_ = np.flatnonzero(np.diff(bounds))
+    for number in range(PASSES):
+        if not len(open_):
+            return minima
+        hashes_here, bounds_here = _of(open_, hashes, bounds)
+        thrown = _throw(hashes_here, bounds_here, slots=slots, number=number)
+        found = minima[open_]
+        np.copyto(found, thrown, where=found == _EMPTY)
+        minima[open_] = found
+        open_ = open_[(found == _EMPTY).any(axis=1)]
+    for some in _portions(open_, bounds, minima):
+        _fill(some, hashes, bounds, minima)
+    return minima
+
+
+def _throw(hashes: Hashes, bounds: Bounds, *, slots: int, number: int) -> Hashes:
+    """One pass: every shingle into a slot of its document, which keeps its least hash."""
+    least = np.full((len(bounds) - 1, slots), _EMPTY, dtype=np.uint64)
+    flat = least.reshape(-1)
+    for start in range(0, len(hashes), _STRETCH):
+        stop = min(start + _STRETCH, len(hashes))
+        thrown = _rehashed(hashes[start:stop], number)
+        place = thrown >> np.uint64(32)
+        place *= np.uint64(slots)
+        place >>= np.uint64(32)
+        where = place.view(np.int64)
+        where += _documents_of(bounds, start, stop) * slots
+        np.minimum.at(flat, where, thrown)
+    return least
+
+
+def _documents_of(bounds: Bounds, start: int, stop: int) -> NDArray[np.int64]:
+    """The document of each shingle from `start` to `stop`."""
+    first = int(np.searchsorted(bounds, start, side="right")) - 1
+    last = int(np.searchsorted(bounds, stop, side="left"))
+    counts = np.diff(np.clip(bounds[first : last + 1], start, stop))
+    return np.repeat(np.arange(first, last), counts)
+
+
+def _fill(some: NDArray[np.int64], hashes: Hashes, bounds: Bounds, minima: Hashes) -> None:
+    """Fills the empty slots of some documents with their least shingle by a hash of each slot."""
+    document, slot = np.nonzero(minima[some] == _EMPTY)
+    held, edges = _of(some, hashes, bounds)
+    held, edges = _distinct(held, edges, np.bincount(document, minlength=len(some)))
+    counts = np.diff(edges)[document]
+    ends = np.cumsum(counts)
+    place = np.arange(ends[-1]) + np.repeat(edges[document] - (ends - counts), counts)
+    factors = _multiplied((slot + PASSES).astype(np.uint64), 1) | np.uint64(1)
+    thrown = held[place] * np.repeat(factors, counts)
+    _finish(thrown)
+    minima[some[document], slot] = np.minimum.reduceat(thrown, ends - counts)
+
+
+def _portions(
+    numbers: NDArray[np.int64], bounds: Bounds, minima: Hashes
+) -> Iterator[NDArray[np.int64]]:
+    """Documents with empty slots, so many at a time that what `_fill` compares stays small."""
+    if not len(numbers):
+        return
+    empty = (minima[numbers] == _EMPTY).sum(axis=1)
+    work = np.cumsum(np.minimum(np.diff(bounds)[numbers], _REPEATED) * empty)
+    yield from np.split(numbers, np.flatnonzero(np.diff(work >> 17)) + 1)
+
+
+def _distinct(hashes: Hashes, bounds: Bounds, empty: NDArray[np.integer]) -> tuple[Hashes, Bounds]:
+    """Without the repeated shingles of documents that would cost too many comparisons."""
+    counts = np.diff(bounds)
+    heavy = counts * empty > _REPEATED
+    if not heavy.any():
+        return hashes, bounds
+    parts = [hashes[a:b] for a, b in pairwise(bounds.tolist())]
+    parts = [np.unique(part) if many else part for part, many in zip(parts, heavy, strict=True)]
+    return np.concatenate(parts), bounds_of(np.array([len(part) for part in parts]))
+
+
+def _of(numbers: NDArray[np.int64], hashes: Hashes, bounds: Bounds) -> tuple[Hashes, Bounds]:
+    """The shingles of some documents."""
+    counts = np.diff(bounds)
+    if len(numbers) == len(counts):
+        return hashes, bounds
+    chosen = np.zeros(len(counts), dtype=bool)
+    chosen[numbers] = True
+    return hashes[np.repeat(chosen, counts)], bounds_of(counts[numbers])
+
+
+def _banded(minima: Hashes, *, bands: int) -> Hashes:
+    """The rows of each band as one key, never 0, different for the same rows in another band."""
+    rows = minima.reshape(len(minima), bands, -1)
+    keys = np.tile(_multiplied(np.arange(1, bands + 1, dtype=np.uint64), 2), (len(minima), 1))
+    for row in range(rows.shape[2]):
+        keys *= np.uint64(_ODD)
+        keys += rows[:, :, row]
+    mix(keys)
+    keys[keys == NO_KEY] = np.uint64(1)
+    return keys
+
+
+def _rehashed(hashes: Hashes, number: int) -> Hashes:
+    """Another hash of every shingle, independent of those by other numbers."""
+    factor = _multiplied(np.array([number], dtype=np.uint64), 1) | np.uint64(1)
+    thrown: Hashes = hashes * factor
+    _finish(thrown)
+    return thrown
+
+
+def _finish(thrown: Hashes) -> None:
+    thrown ^= thrown >> np.uint64(32)
+    thrown *= np.uint64(0xBF58476D1CE4E5B9)
+    thrown ^= thrown >> np.uint64(29)
+
+
+def _multiplied(numbers: Hashes, stream: int) -> Hashes:
+    """Small numbers as well-spread ones, those of one stream unlike those of another."""
+    spread: Hashes = (numbers + np.uint64(stream << 32)) * np.uint64(_ODD)
+    mix(spread)
+    return spread

@@ -1,0 +1,137 @@
+"""Decide: which linked survivors go. A unit is a group of `link`, its result `dropped`.
+
+`dropped` has rows of `layout.DROPPED`, ascending by unit and survivor.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.base.noun import dataclass
+from meshwright.data.dedup.greedy import repeats
+from meshwright.data.dedup.links import Buckets
+from meshwright.data.reasons import CODES
+from meshwright.data.stages.layout import DROPPED
+from meshwright.data.stages.link import link_units
+from meshwright.data.stages.shingle import candidates_of, rows_of
+from meshwright.data.work.keys import key_of, keys_read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from meshwright.data.dedup.greedy import Repeat
+    from meshwright.data.stages.layout import Job
+    from meshwright.data.work.store import Store
+
+
+def decide_units(job: Job) -> Mapping[int, int]:
+    """The groups, with the words of each."""
+    if not job.build.dedup.near:
+        return {}
+    words = np.asarray(job.store.column("link", 0, "members")["words"], dtype=np.int64)
+    edges = job.store.column("link", 0, "group_bounds").tolist()
+    pairs = enumerate(pairwise(edges))
+    return {number: int(words[first:last].sum()) for number, (first, last) in pairs}
+
+
+def key_decide(job: Job, number: int) -> str:
+    """What a unit is made from: its members, their shingles, how they are linked, the threshold."""
+    members, buckets = _members(job, number), _buckets(job, number)
+    read = keys_read(job.store, "shingle", np.unique(members["unit"]).tolist())
+    linked = [buckets.members.tobytes(), buckets.bounds.tobytes()]
+    return key_of(job.build.dedup.threshold, members.tobytes(), linked, read)
+
+
+def run_decide(job: Job, number: int) -> None:
+    """Makes the unit of one group."""
+    members = _members(job, number)
+    sets = _sets_of(job.store, members)
+    found = repeats(
+        _buckets(job, number),
+        sets.sizes,
+        shingles=sets.shingles,
+        threshold=job.build.dedup.threshold,
+    )
+    with job.store.writing("decide", number, key=key_decide(job, number)) as draft:
+        draft.write_column("dropped", rows := _dropped(members, found))
+        draft.facts |= {"members": len(members), "dropped": len(rows)}
+
+
+def dropped_of(job: Job, scan_unit: int) -> NDArray[Any]:
+    """The duplicates among the survivors of a scan unit: rows of `layout.DROPPED`, ascending."""
+    if not link_units(job):
+        return np.zeros(0, dtype=DROPPED)
+    parts = [rows_of(job.store.column("link", 0, "exact"), scan_unit)]
+    if job.build.dedup.near:
+        groups = np.unique(candidates_of(job, scan_unit)["group"]).tolist()
+        columns = (job.store.column("decide", group, "dropped") for group in groups)
+        parts += [rows_of(column, scan_unit) for column in columns]
+    rows = np.concatenate(parts)
+    return rows[np.argsort(rows["survivor"])]
+
+
+def _members(job: Job, number: int) -> NDArray[Any]:
+    """The members of a group, as `link.MEMBER`."""
+    first, last = job.store.column("link", 0, "group_bounds")[number : number + 2]
+    return np.asarray(job.store.column("link", 0, "members")[first:last])
+
+
+def _buckets(job: Job, number: int) -> Buckets:
+    """The buckets of a group, of numbers of its members."""
+    first, last = job.store.column("link", 0, "group_buckets")[number : number + 2]
+    bounds = np.asarray(job.store.column("link", 0, "bucket_bounds")[first : last + 1])
+    members = job.store.column("link", 0, "bucket_members")[bounds[0] : bounds[-1]]
+    return Buckets(np.asarray(members, dtype=np.int64), bounds - bounds[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sets:
+    """The sets of shingles of a group's members, mapped from their units."""
+
+    columns: Mapping[int, NDArray[np.uint64]]  # by unit
+    units: tuple[int, ...]
+    starts: tuple[int, ...]
+    sizes: NDArray[np.int64]
+
+    def shingles(self, member: int) -> NDArray[np.uint64]:
+        start = self.starts[member]
+        return self.columns[self.units[member]][start : start + int(self.sizes[member])]
+
+
+def _sets_of(store: Store, members: NDArray[Any]) -> _Sets:
+    """Where the shingles of each member lie."""
+    starts = np.zeros(len(members), dtype=np.int64)
+    sizes = np.zeros(len(members), dtype=np.int64)
+    columns: dict[int, NDArray[np.uint64]] = {}
+    for unit in np.unique(members["unit"]).tolist():
+        mine = members["unit"] == unit
+        place = np.searchsorted(
+            store.column("shingle", unit, "survivors"), members["survivor"][mine]
+        )
+        bounds = store.column("shingle", unit, "bounds")
+        starts[mine], sizes[mine] = bounds[place], bounds[place + 1] - bounds[place]
+        columns[unit] = np.asarray(store.column("shingle", unit, "hashes"))
+    return _Sets(
+        columns=columns,
+        units=tuple(members["unit"].tolist()),
+        starts=tuple(starts.tolist()),
+        sizes=sizes,
+    )
+
+
+def _dropped(members: NDArray[Any], found: Iterable[Repeat]) -> NDArray[Any]:
+    """Repeats as rows of `layout.DROPPED`."""
+    pairs = list(found)
+    rows = np.zeros(len(pairs), dtype=DROPPED)
+    gone = members[[one.document for one in pairs]]
+    of = members[[one.of for one in pairs]]
+    rows["unit"], rows["survivor"] = gone["unit"], gone["survivor"]
+    rows["of_unit"], rows["of_survivor"] = of["unit"], of["survivor"]
+    rows["reason"] = CODES["near_duplicate"]
+    rows["similarity"] = [one.similarity for one in pairs]
+    return rows
