@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,9 +55,7 @@ class Scanned:
         if not (self.store.folder("scan", self.number) / "id_bounds.npy").exists():
             return ()
         encoded, bounds = self._column("ids").tobytes(), self._column("id_bounds").tolist()
-        return tuple(
-            encoded[start:stop].decode() for start, stop in zip(bounds, bounds[1:], strict=False)
-        )
+        return tuple(encoded[start:stop].decode() for start, stop in pairwise(bounds))
 
     def texts(self, survivors: Sequence[int] | NDArray[np.integer]) -> Documents:
         """The cleaned text of some survivors, by their place in `survivors`, in that order.
@@ -111,9 +110,7 @@ class Scanned:
             file.seek(int(place["offset"]))
             stored = file.read(int(place["stored"]))
         zstandard = need("zstandard", "reading scanned text")
-        text = zstandard.ZstdDecompressor().decompress(
-            stored, max_output_size=int(place["bytes"])
-        )
+        text = zstandard.ZstdDecompressor().decompress(stored, max_output_size=int(place["bytes"]))
         return np.frombuffer(text, dtype=np.uint8)
 
     def _column(self, name: str) -> NDArray[Any]:

@@ -1,0 +1,29 @@
+"""What the operating system has against a build, in one sentence with what to do."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from meshwright.base.errors import MeshwrightError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_AGAIN = "run the same command again: what is finished is kept"
+
+
+def broken_off(error: OSError, folder: Path) -> MeshwrightError:
+    """The error that a build ends with; nothing that was finished is lost."""
+    place = str(error.filename or folder)
+    what = error.strerror or str(error)
+    if error.errno in _FULL:
+        message = f"no space left for {str(folder)!r} ({what})"
+        return MeshwrightError(message, hint=f"free some, or move the folder; then {_AGAIN}")
+    if isinstance(error, PermissionError):
+        return MeshwrightError(f"{place!r}: {what}", hint=f"mend its permissions, then {_AGAIN}")
+    if isinstance(error, FileNotFoundError):
+        message = f"{place!r} is gone while it was needed ({what})"
+        return MeshwrightError(message, hint=f"put it back, then {_AGAIN}")
+    return MeshwrightError(f"cannot read or write {place!r}: {what}", hint=f"then {_AGAIN}")

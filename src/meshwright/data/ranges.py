@@ -1,0 +1,166 @@
+"""What the values of settings may be, beyond their types: choices, ranges, and how they combine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.names import did_you_mean
+from meshwright.base.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from meshwright.data.settings import Build
+
+MOST_HASHES = 512  # bands times rows of near dedup
+MOST_TOKENS = 2**31 - 1  # of a row: lengths are 32-bit integers
+
+_CHOICES = {
+    "clean.normalize": ("none", "nfc", "nfkc"),
+    "dedup.scope": ("all", "source"),
+    "tokenizer.kind": ("auto", "json", "tiktoken", "sentencepiece"),
+    "pack.strategy": ("concatenate", "best-fit", "padded"),
+    "pack.layout": ("auto", "documents", "rows"),
+}
+_SOURCE_CHOICES = {
+    "format": ("auto", "jsonl", "parquet", "text"),
+    "documents": ("file", "line", "paragraph"),
+}
+_PII_KINDS = ("email", "ip", "phone", "iban")
+_RANGES: dict[str, tuple[float, float]] = {  # the least and the most, both allowed
+    "limits.bad_fraction": (0, 1),
+    "limits.document_bytes": (1, 2**31 - 1),
+    "limits.expansion": (1, 1e9),
+    "clean.min_characters": (0, 2**31 - 1),
+    "language.min_score": (0, 1),
+    "gopher_quality.min_words": (0, 2**31 - 1),
+    "gopher_quality.max_words": (1, 2**31 - 1),
+    "gopher_quality.min_mean_word_length": (0, 1e6),
+    "gopher_quality.max_mean_word_length": (0, 1e6),
+    "gopher_quality.max_symbol_ratio": (0, 1e6),
+    "gopher_quality.min_stop_words": (0, 8),
+    "c4.min_words_per_line": (0, 2**31 - 1),
+    "c4.max_word_length": (1, 2**31 - 1),
+    "c4.min_sentences": (0, 2**31 - 1),
+    "fineweb.short_line_characters": (0, 2**31 - 1),
+    "fineweb.max_newlines_per_word": (0, 1e6),
+    "dedup.threshold": (0.01, 1),
+    "dedup.shingle_words": (1, 100),
+    "dedup.bands": (1, MOST_HASHES),
+    "dedup.rows": (1, MOST_HASHES),
+    "dedup.memory_bytes": (1 << 20, 2**50),
+    "decontaminate.ngram_words": (1, 1000),
+    "tokenizer.check_documents": (0, 2**31 - 1),
+    "pack.seq_len": (2, MOST_TOKENS),
+    "mix.tokens": (1, 1e18),
+    "mix.max_repeats": (0.001, 1e6),
+    "output.shard_tokens": (1, 2**40),
+    "seed": (0, 2**63 - 1),
+}
+_FRACTIONS = {  # tables in which every other number is a share
+    "gopher_quality": ("max_bullet_lines", "max_ellipsis_lines", "min_alphabetic_words"),
+    "gopher_repetition": (),
+    "fineweb": ("min_punctuated_lines", "max_short_lines", "max_duplicate_line_characters"),
+}
+
+
+def problems_of(build: Build) -> list[Problem]:
+    """Everything wrong with the values of a build; keys are those of config.toml."""
+    return [
+        *_choice_problems(build),
+        *_range_problems(build),
+        *_fraction_problems(build),
+        *_source_problems(build),
+        *_list_problems(build),
+        *_combination_problems(build),
+    ]
+
+
+def _choice_problems(build: Build) -> Iterator[Problem]:
+    for key, choices in _CHOICES.items():
+        yield from _not_among(key, _value(build, key), choices)
+
+
+def _range_problems(build: Build) -> Iterator[Problem]:
+    for key, (least, most) in _RANGES.items():
+        yield from _out_of(key, _value(build, key), least, most)
+
+
+def _fraction_problems(build: Build) -> Iterator[Problem]:
+    for table, named in _FRACTIONS.items():
+        settings = getattr(build, table)
+        if settings is None:
+            continue
+        for name in named or settings.__dataclass_fields__:
+            yield from _out_of(f"{table}.{name}", getattr(settings, name), 0, 1)
+    if not 0 <= build.validation < 1:
+        reason = "is not a share of the documents from 0 to below 1"
+        yield Problem("validation", build.validation, reason, "write it as 0.001")
+
+
+def _source_problems(build: Build) -> Iterator[Problem]:
+    names = [source.name for source in build.sources]
+    for place, source in enumerate(build.sources):
+        key = f"source.{place}"
+        for name, choices in _SOURCE_CHOICES.items():
+            yield from _not_among(f"{key}.{name}", getattr(source, name), choices)
+        if not source.files or "" in source.files:
+            yield Problem(
+                f"{key}.files", list(source.files), "names no file", 'write ["raw/*.jsonl"]'
+            )
+        if not source.name or names.index(source.name) != place:
+            yield Problem(
+                f"{key}.name", source.name, "is not a name of its own", "name it otherwise"
+            )
+        if source.weight is not None and not 0 < source.weight <= 1e9:
+            reason = "is not a positive number"
+            yield Problem(f"{key}.weight", source.weight, reason, "write a share such as 0.7")
+        if not source.text_field:
+            yield Problem(f"{key}.text_field", "", "is empty", 'write the field, as "text"')
+
+
+def _list_problems(build: Build) -> Iterator[Problem]:
+    if build.pii is not None:
+        for place, kind in enumerate(build.pii.kinds):
+            yield from _not_among(f"pii.kinds.{place}", kind, _PII_KINDS)
+    if build.language is not None and not build.language.keep:
+        yield Problem("language.keep", [], "names no language", 'write ["en", "de"]')
+    if build.decontaminate is not None and not build.decontaminate.files:
+        yield Problem("decontaminate.files", [], "names no test set", 'write ["eval/*.jsonl"]')
+    if build.tokenizer is not None and not build.tokenizer.file:
+        yield Problem("tokenizer.file", "", "names no file", 'write "tokenizer.json"')
+    if not build.output.folder:
+        yield Problem("output.folder", "", "names no folder", 'write "shards", or give -o shards/')
+
+
+def _combination_problems(build: Build) -> Iterator[Problem]:
+    hashes = build.dedup.bands * build.dedup.rows
+    if hashes > MOST_HASHES:
+        reason = f"times dedup.rows makes {hashes} hashes a document; at most {MOST_HASHES}"
+        yield Problem("dedup.bands", build.dedup.bands, reason, "20 bands of 6 rows find J >= 0.8")
+    quality = build.gopher_quality
+    if quality is not None:
+        for what in ("words", "mean_word_length"):
+            least, most = getattr(quality, f"min_{what}"), getattr(quality, f"max_{what}")
+            if least > most:
+                reason = f"is more than max_{what} ({most}): no document passes"
+                yield Problem(f"gopher_quality.min_{what}", least, reason, "lower it")
+
+
+def _not_among(key: str, value: Any, choices: Sequence[str]) -> Iterator[Problem]:
+    if value is not None and value not in choices:
+        yield Problem(key, value, "is none of the choices", did_you_mean(value, choices))
+
+
+def _out_of(key: str, value: Any, least: float, most: float) -> Iterator[Problem]:
+    if value is not None and not least <= value <= most:
+        bound = f"below {least:,g}" if value < least else f"above {most:,g}"
+        yield Problem(key, value, f"is {bound}", f"write a number from {least:,g} to {most:,g}")
+
+
+def _value(build: Build, key: str) -> Any:
+    """The value of a dotted key, None where a table is absent."""
+    found: Any = build
+    for part in key.split("."):
+        found = getattr(found, part, None)
+    return found

@@ -1,0 +1,74 @@
+"""How much of each input may be unreadable: judged as soon as a file is read to its end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
+from meshwright.data.stages.scan import REJECTED
+
+if TYPE_CHECKING:
+    from meshwright.data.stages.layout import Job
+
+_SHOWN = 3  # bad lines in the error
+
+
+class Judge:
+    """Adds up what was read and rejected of each input, unit by unit."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._left: dict[int, set[int]] = {}
+        for unit in job.units:
+            for span in unit.spans:
+                self._left.setdefault(span.input, set()).add(unit.number)
+        self._units = {number: sorted(units) for number, units in self._left.items()}
+        self._read: dict[int, int] = {}
+        self._rejected: dict[int, int] = {}
+
+    def hear(self, number: int) -> None:
+        """A scan unit is done; InvalidInput when a file is over the limit now."""
+        record = self.job.store.record("scan", number) or {}
+        for name, counts in record.get("inputs", {}).items():
+            found = int(name)
+            self._read[found] = self._read.get(found, 0) + int(counts["read"])
+            self._rejected[found] = self._rejected.get(found, 0) + int(counts["rejected"])
+            self._left[found].discard(number)
+            if not self._left[found]:
+                self._judge(found)
+
+    def _judge(self, found: int) -> None:
+        rejected = self._rejected[found]
+        total = self._read[found] + rejected
+        if rejected > self.job.build.limits.bad_fraction * total:
+            raise self._too_many(found, rejected, total)
+
+    def _too_many(self, found: int, rejected: int, total: int) -> InvalidInput:
+        path, limit = self.job.inputs[found].path, self.job.build.limits.bad_fraction
+        message = (
+            f"{rejected:,} of {total:,} documents cannot be read ({rejected / total:.1%}); "
+            f"the limit is {limit:.1%}"
+        )
+        first = self._first_bad(found)
+        needed = min(1.0, float(f"{rejected / total * 1.05:.2g}"))
+        hint = f"mend the file, or accept this much: --bad-fraction {needed:g}"
+        shown = [
+            Finding(
+                message=f"{bad['reason']}: {bad['excerpt'][:80]!r}", file=path, line=bad["line"]
+            )
+            for bad in first
+        ]
+        return InvalidInput([Finding(message=message, file=path, hint=hint), *shown])
+
+    def _first_bad(self, found: int) -> list[dict[str, Any]]:
+        """The first few bad lines of one input."""
+        path, bad = self.job.inputs[found].path, list[dict[str, Any]]()
+        for number in self._units[found]:
+            file = self.job.store.folder("scan", number) / REJECTED
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                bad += [record for line in lines if (record := json.loads(line))["file"] == path]
+            if len(bad) >= _SHOWN:
+                break
+        return bad[:_SHOWN]

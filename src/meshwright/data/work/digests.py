@@ -1,0 +1,55 @@
+"""Digests of the files that settings name, so that a changed one makes again what read it."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from meshwright.data.settings import Build
+
+_CHUNK_BYTES = 1 << 20
+
+
+def digests_of(build: Build) -> tuple[tuple[str, str], ...]:
+    """(what, digest) for the tokenizer and each test set, in the order of the settings."""
+    return tuple(_digests(build))
+
+
+def _digests(build: Build) -> Iterator[tuple[str, str]]:
+    if build.tokenizer is not None:
+        path = Path(build.tokenizer.file)
+        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
+        yield "tokenizer", _digest(files)
+    if build.decontaminate is not None:
+        for pattern in build.decontaminate.files:
+            found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+            yield pattern, _digest(found or [Path(pattern)])
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    """Of the names and contents of files; InvalidInput when one cannot be read."""
+    found = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        found.update(path.name.encode() + b"\0")
+        try:
+            with path.open("rb") as file:
+                while chunk := file.read(_CHUNK_BYTES):
+                    found.update(chunk)
+        except OSError as error:
+            raise _unreadable(path, error) from None
+    return found.hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidInput:
+    reason = error.strerror or str(error)
+    return InvalidInput(
+        [Finding(message=f"cannot read it: {reason}", file=str(path), hint="check the path")]
+    )

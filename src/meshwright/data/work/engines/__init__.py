@@ -1,0 +1,34 @@
+"""Who makes the units of a stage: this process, a pool of processes, or many machines.
+
+An engine is a context manager with `run(function, numbers, on_done)`: it calls `function(job,
+number)` for every number, in any order and anywhere, and `on_done(number)` here after each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+
+    from meshwright.data.stages.layout import Job
+
+    Make = Callable[[Job, int], None]
+    OnDone = Callable[[int], None]
+
+
+class Engine(Protocol):
+    """Makes units; what one of them raises is raised by `run`, the others being abandoned."""
+
+    def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
+        """Makes every unit of `numbers`."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

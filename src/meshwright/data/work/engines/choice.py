@@ -1,0 +1,39 @@
+"""The engine of a name."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from meshwright.base.errors import UnknownName
+from meshwright.base.names import nearest
+
+if TYPE_CHECKING:
+    from meshwright.data.stages.layout import Job
+    from meshwright.data.work.engines import Engine
+
+ENGINES = ("auto", "inline", "processes")
+
+
+def engine_of(name: str, job: Job, workers: int | None) -> Engine:
+    """An engine that is not started yet; `workers` None stands for a process for each core.
+
+    "auto" is a pool of processes, or this process alone where one is enough.
+    """
+    if name not in ENGINES:
+        raise UnknownName("engine", name, suggestions=nearest(name, ENGINES))
+    wanted = max(1, min(workers or cores(), max(1, len(job.units))))
+    if name == "inline" or (name == "auto" and wanted == 1):
+        from meshwright.data.work.engines.inline import Inline
+
+        return Inline(job)
+    from meshwright.data.work.engines.processes import Processes
+
+    return Processes(job, wanted)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

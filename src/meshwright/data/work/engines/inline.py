@@ -1,0 +1,35 @@
+"""Units made in this process, one after another."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+from meshwright.data.work.engines.threads import single_threaded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.data.stages.layout import Job
+    from meshwright.data.work.engines import Make, OnDone
+
+
+class Inline:
+    """The simplest engine."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self._held = ExitStack()
+
+    def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
+        """Makes every unit, in order."""
+        for number in numbers:
+            make(self.job, number)
+            on_done(number)
+
+    def __enter__(self) -> Self:
+        self._held.enter_context(single_threaded())
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._held.close()
