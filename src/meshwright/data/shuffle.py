@@ -15,11 +15,24 @@ if TYPE_CHECKING:
 
 
 def shuffled(count: int, *, seed: int, purpose: str, number: int = 0) -> NDArray[np.int64]:
-    """The numbers below `count` in an order of its own for each seed, purpose and number.
+    """The numbers below `count` in an order of its own for each seed, purpose and number."""
+    return shuffle(np.arange(count), seed=seed, purpose=purpose, number=number)
 
-    Takes 16 bytes of memory for each, and as much again while it sorts.
+
+def shuffle(
+    items: NDArray[np.int64], *, seed: int, purpose: str, number: int = 0
+) -> NDArray[np.int64]:
+    """Numbers from 0 on, some perhaps several times, in an order that the seed decides.
+
+    Each is put behind random bits and the whole is sorted, in 8 bytes of memory an item.
     """
+    bits = int(items.max(initial=0)).bit_length()
     stream = (zlib.crc32(purpose.encode()) << 32) + number
     key = np.array([seed % 2**64, stream], dtype=np.uint64)
-    keys = np.random.Philox(key=key).random_raw(count)
-    return np.argsort(keys, kind="stable")
+    keys = np.random.Philox(key=key).random_raw(len(items))
+    keys >>= np.uint64(bits)
+    keys <<= np.uint64(bits)
+    keys |= items.view(np.uint64)
+    keys.sort()
+    keys &= np.uint64((1 << bits) - 1)
+    return keys.view(np.int64)

@@ -49,7 +49,14 @@ DROPPED = np.dtype(
     ]
 )
 # arrange: the documents of a shard, in the order in which they are written.
-PLACED = np.dtype([("unit", "<i4"), ("index", "<i4"), ("length", "<i4")])
+PLACED = np.dtype(
+    [
+        ("unit", "<i4"),  # of tokenize, and the place in its `lengths`
+        ("index", "<i4"),
+        ("start", "<i8"),  # in its `tokens`
+        ("length", "<i4"),
+    ]
+)
 # the pack plan beside a shard: its rows, and the pieces of documents that each row holds.
 ROW = np.dtype([("first", "<i8"), ("pieces", "<i4"), ("tokens", "<i4"), ("cost", "<i8")])
 PIECE = np.dtype(
