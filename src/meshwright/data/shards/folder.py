@@ -94,7 +94,7 @@ class Folder:
     def shard(self, number: int) -> Shard:
         """A shard by its place in `records`; InvalidInput when it is damaged."""
         if number not in self._opened:
-            self._opened[number] = _open_shard(self, self.records[number])
+            self._opened[number] = open_shard(self, self.records[number])
         return self._opened[number]
 
     def place(self, row: int) -> tuple[int, int]:
@@ -141,7 +141,8 @@ def open_folder(path: Path | str, split: str = "train") -> Folder:
     return Folder(folder, split, manifest)
 
 
-def _open_shard(folder: Folder, record: ShardRecord) -> Shard:
+def open_shard(folder: Folder, record: ShardRecord) -> Shard:
+    """Opens one shard; InvalidInput when it is damaged or not what the manifest says."""
     prefix = folder.path / record.name
     indexed = open_indexed(prefix)
     if indexed.tokens.dtype != folder.vocabulary.dtype:
