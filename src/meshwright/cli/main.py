@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 import click
@@ -17,6 +16,7 @@ import click
 from meshwright import __version__
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from meshwright.cli.lazy import Lazy
 
 _COMPLETE = "_MESHWRIGHT_COMPLETE"  # the variable by which click's completion scripts ask
 COMMANDS = {  # name: where it is defined, and its line in the help, which needs no import
@@ -27,44 +27,20 @@ COMMANDS = {  # name: where it is defined, and its line in the help, which needs
     "explain": ("meshwright.cli.explain", "Why a figure is what it is, or what a rule demands."),
     "rules": ("meshwright.cli.rules", "List every rule, and what only a framework demands."),
     "show": ("meshwright.cli.show", "List known models, GPUs, frameworks, names of knobs, ..."),
+    "data": ("meshwright.cli.data", "From raw text to packed shards: clean, deduplicated."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
 }
 
 
-class LazyCommands(click.Group):
-    """Commands by name, each imported only when it is run or its own help is asked for."""
+class Commands(Lazy):
+    """The commands of meshwright."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every command in the order of the table."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, from the attribute of its module that bears its name."""
-        if cmd_name not in COMMANDS:
-            return None
-        module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(module), cmd_name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of commands, without importing one."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """The command to run; a wrong name fails with the nearest ones."""
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
-            from meshwright.base.errors import UnknownName
-            from meshwright.base.names import nearest
-
-            raise UnknownName("command", name, suggestions=nearest(name, COMMANDS))
-        return super().resolve_command(ctx, args)
+    table = COMMANDS
 
 
 @click.group(
-    cls=LazyCommands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="`meshwright COMMAND --help` shows the options of a command, with examples.",
 )

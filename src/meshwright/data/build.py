@@ -10,11 +10,12 @@ from __future__ import annotations
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
 from meshwright.data.failures import broken_off
 from meshwright.data.finished import build_key, is_finished, remove_output, write_record
+from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import WORK
 from meshwright.data.stages.layout import Job
@@ -83,9 +84,9 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     write_record(folder, {"key": key})
     started = time.monotonic()
     with engine_of(how.engine, job, how.workers) as running:
-        seconds = run_stages(job, running, how.on_progress or _silent)
-    seconds["build"] = round(time.monotonic() - started, 3)
-    write_record(folder, {"key": key, "wall_seconds": seconds})
+        report = run_stages(job, running, how.on_progress or _silent)
+    seconds = round(time.monotonic() - started, 3)
+    write_record(folder, {"key": key, "seconds": seconds, **report})
     _tidy(job, folder)
 
 
@@ -104,34 +105,32 @@ def plan_job(settings: Build) -> Job:
     )
 
 
-def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, float]:
-    """Runs every stage; the seconds that each took."""
+def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, Any]:
+    """Runs every stage; what they did, with the seconds that each took."""
     stages = stages_of(job)
-    seconds: dict[str, float] = {}
+    report: dict[str, Any] = {"stages": {}}
     for place, stage in enumerate(stages, start=1):
-        started = time.monotonic()
-        run_stage(job, stage, engine, on_progress, place=(place, len(stages)))
-        seconds[stage.name] = round(time.monotonic() - started, 3)
-    return seconds
+        meter = Meter(stage.name, on_progress, place=(place, len(stages)))
+        run_stage(job, stage, engine, meter)
+        report["stages"][stage.name] = meter.facts()
+        if stage.name == "scan":  # while its units are there
+            report |= scan_report(job)
+    return report
 
 
-def run_stage(
-    job: Job, stage: Stage, engine: Engine, on_progress: OnProgress, *, place: tuple[int, int]
-) -> None:
+def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
     """Makes the units of a stage that are not there yet."""
     weights = stage.units(job)
-    found = [number for number in weights if stage.is_done(job, number)]
-    meter = Meter(stage.name, weights, on_progress, place=place)
     judge = Judge(job) if stage.name == "scan" else None
-    for number in found:
-        if judge is not None:
-            judge.hear(number)
-    meter.found(found)
+    found = [number for number in weights if stage.is_done(job, number)]
+    for number in found if judge else ():
+        judge.hear(number)
+    meter.begin(weights, found)
 
-    def on_done(number: int) -> None:
+    def on_done(number: int, cpu_s: float) -> None:
         if judge is not None:
             judge.hear(number)
-        meter.done(number, job.store.record(stage.name, number) or {})
+        meter.done(number, job.store.record(stage.name, number) or {}, cpu_s=cpu_s)
 
     there = set(found)
     engine.run(stage.make, [number for number in weights if number not in there], on_done)

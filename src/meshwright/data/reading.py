@@ -185,7 +185,9 @@ def _merged(document: Document, overrides: Sequence[Override]) -> Document:
         if override.key == "input.files":
             data.pop("source", None)
         for target in _targets(data, table):
-            target[name] = override.value
+            if override.value != {}:  # a step that is only asked for keeps its settings
+                target[name] = override.value
+            target.setdefault(name, {})
     return Document(data=data, file=document.file, places=document.places, spans=document.spans)
 
 

@@ -129,22 +129,23 @@ def _steps(build: Build) -> Iterator[Step]:
         yield _pii(build)
     if build.language is not None:
         yield _language(build)
-    if needs_words(build):
+    if has_filters(build):
         yield _filters(build)
+    elif needs_words(build):
+        yield _words()
     if build.decontaminate is not None:
         yield _decontaminate(build)
 
 
+def has_filters(build: Build) -> bool:
+    """Whether documents are judged by their words and lines."""
+    asked = (build.gopher_quality, build.gopher_repetition, build.c4, build.fineweb)
+    return any(settings is not None for settings in asked)
+
+
 def needs_words(build: Build) -> bool:
-    """Whether any step asks for the table of words."""
-    asking = (
-        build.gopher_quality,
-        build.gopher_repetition,
-        build.c4,
-        build.fineweb,
-        build.decontaminate,
-    )
-    return build.dedup.near or any(settings is not None for settings in asking)
+    """Whether a step behind the filters asks for the table of words."""
+    return build.dedup.near or build.decontaminate is not None
 
 
 def _clean(build: Build) -> Step:
@@ -195,6 +196,16 @@ def _filters(build: Build) -> Step:
         return verdict
 
     return Step("filters", run)
+
+
+def _words() -> Step:
+    from meshwright.data.words.table import Table
+
+    def run(batch: Batch, _tally: Tally) -> Verdict:
+        batch.table = Table.of(batch.documents)
+        return {}
+
+    return Step("words", run)
 
 
 def _decontaminate(build: Build) -> Step:

@@ -33,13 +33,36 @@ def stages_of(job: Job) -> tuple[Stage, ...]:
 
 
 def _stages(job: Job) -> Iterator[Stage]:
+    yield from _text_stages()
+    if job.build.tokenizer is not None:
+        yield from _token_stages()
+    from meshwright.data.stages.finish import key_finish, run_finish
+
+    yield Stage(name="finish", make=run_finish, key=key_finish, units=one_unit)
+
+
+def _text_stages() -> Iterator[Stage]:
+    """From the input to cleaned text without duplicates."""
+    from meshwright.data.stages.decide import decide_units, key_decide, run_decide
+    from meshwright.data.stages.link import key_link, link_units, run_link
     from meshwright.data.stages.scan import key_scan, run_scan
+    from meshwright.data.stages.shingle import key_shingle, run_shingle, shingle_units
+
+    yield Stage(name="scan", make=run_scan, key=key_scan, units=scan_units)
+    yield Stage(name="link", make=run_link, key=key_link, units=link_units)
+    yield Stage(name="shingle", make=run_shingle, key=key_shingle, units=shingle_units)
+    yield Stage(name="decide", make=run_decide, key=key_decide, units=decide_units)
+
+
+def _token_stages() -> Iterator[Stage]:
+    """From text to shards."""
+    from meshwright.data.stages.arrange import key_arrange, run_arrange
+    from meshwright.data.stages.emit import emit_units, key_emit, run_emit
     from meshwright.data.stages.tokenize import key_tokenize, run_tokenize
 
-    build = job.build
-    yield Stage(name="scan", make=run_scan, key=key_scan, units=scan_units)
-    if build.tokenizer is not None:
-        yield Stage(name="tokenize", make=run_tokenize, key=key_tokenize, units=scan_units)
+    yield Stage(name="tokenize", make=run_tokenize, key=key_tokenize, units=scan_units)
+    yield Stage(name="arrange", make=run_arrange, key=key_arrange, units=one_unit)
+    yield Stage(name="emit", make=run_emit, key=key_emit, units=emit_units)
 
 
 def scan_units(job: Job) -> Mapping[int, int]:

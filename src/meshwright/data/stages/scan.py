@@ -77,7 +77,14 @@ def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected]
 
     build = job.build
     steps, started = _chain(build), time.process_time()
-    batches = read_unit(unit, job.inputs, sources=build.sources, limits=build.limits, reject=reject)
+    batches = read_unit(
+        unit,
+        job.inputs,
+        sources=build.sources,
+        limits=build.limits,
+        reject=reject,
+        count=sink.lines.append,
+    )
     for documents in batches:
         size = (len(documents), int(documents.bounds[-1]))
         seconds = time.process_time() - started
@@ -119,6 +126,7 @@ class _Sink:
         self.tally = Tally()
         self.rejected: dict[int, int] = {}
         self.read: dict[int, int] = {}
+        self.lines: list[int] = []  # of each span
         self._text = text
         self._compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
         self._offset = 0
@@ -182,12 +190,11 @@ class _Sink:
 
     def write(self, draft: Draft, facts: dict[str, Any]) -> None:
         """The columns and the record of the unit."""
-        bands = self.build.dedup.bands if self.build.dedup.near else 0
         empty: dict[str, NDArray[Any]] = {
             "documents": np.zeros(0, DOCUMENT),
             "survivors": np.zeros(0, SURVIVOR),
             "blocks": np.zeros(0, BLOCK),
-            "bands": np.zeros((0, bands), np.uint64),
+            "bands": _no_bands(self.build),
         }
         for name, nothing in empty.items():
             draft.write_column(name, np.concatenate([nothing, *self._columns.get(name, ())]))
@@ -199,11 +206,21 @@ class _Sink:
         draft.facts.update(facts)
 
 
+def _no_bands(build: Build) -> NDArray[np.uint64]:
+    """The band keys of no document."""
+    if not build.dedup.near:
+        return np.zeros((0, 0), np.uint64)
+    from meshwright.data.dedup.minhash import key_columns
+
+    return np.zeros((0, key_columns(build.dedup)), np.uint64, order="F")
+
+
 def _facts(unit: Unit, sink: _Sink) -> dict[str, Any]:
     """What the record of the unit says: counts of each input, and what the steps did."""
     numbers = sorted({span.input for span in unit.spans})
     return {
         "bytes": unit.bytes,
+        "lines": sink.lines,
         "inputs": {
             str(number): {
                 "read": sink.read.get(number, 0),

@@ -61,12 +61,12 @@ def run_tokenize(job: Job, number: int) -> None:
         with growing_column(draft, "tokens", tokenizer.dtype) as tokens:
             lengths, survivors, text_bytes = _encode(unit, keep, tokenizer, tokens)
         _write(draft, lengths, survivors)
-        draft.facts |= {
-            "documents": len(lengths),
-            "tokens": int(lengths.sum()),
-            "text_bytes": text_bytes,
-            "seconds": round(time.process_time() - started, 6),
-        }
+        draft.facts.update(
+            documents=len(lengths),
+            tokens=int(lengths.sum(dtype=np.int64)),
+            text_bytes=text_bytes,
+            seconds=round(time.process_time() - started, 6),
+        )
 
 
 @lru_cache(maxsize=1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     OnProgress = Callable[["Progress"], None]
 
@@ -49,32 +49,43 @@ class Progress:
 class Meter:
     """Counts the units of one stage and tells."""
 
-    def __init__(
-        self, stage: str, weights: Mapping[int, int], tell: OnProgress, *, place: tuple[int, int]
-    ) -> None:
-        """`weights` are the bytes behind each unit; `place` is (of this stage, stages)."""
+    def __init__(self, stage: str, tell: OnProgress, *, place: tuple[int, int]) -> None:
+        """`place` is (of this stage from 1, stages)."""
         self.stage = stage
-        self.weights = weights
+        self.weights: Mapping[int, int] = {}
         self._tell = tell
         self._place = place
         self._started = time.monotonic()
         self._done = 0
         self._bytes = 0
+        self._found: Sequence[int] = ()
         self._found_bytes = 0
         self._documents = 0
+        self._cpu_s = 0.0
 
-    def found(self, numbers: list[int]) -> None:
-        """Units that an earlier run finished."""
-        self._done = len(numbers)
-        self._found_bytes = self._bytes = sum(self.weights[number] for number in numbers)
+    def begin(self, weights: Mapping[int, int], found: Sequence[int]) -> None:
+        """The units with the bytes behind each, and those that an earlier run finished."""
+        self.weights, self._found = weights, found
+        self._done = len(found)
+        self._found_bytes = self._bytes = sum(weights[number] for number in found)
         self.tell()
 
-    def done(self, number: int, record: Mapping[str, Any]) -> None:
+    def done(self, number: int, record: Mapping[str, Any], *, cpu_s: float) -> None:
         """A unit that is now there, with what it says of itself."""
         self._done += 1
         self._bytes += self.weights[number]
         self._documents += documents_of(record)
+        self._cpu_s += cpu_s
         self.tell()
+
+    def facts(self) -> dict[str, Any]:
+        """Units, those found among them, and seconds: on the clock and of all CPUs."""
+        return {
+            "units": len(self.weights),
+            "found": len(self._found),
+            "seconds": round(time.monotonic() - self._started, 3),
+            "cpu_seconds": round(self._cpu_s, 3),
+        }
 
     def tell(self) -> None:
         """Passes on the present state."""

@@ -1,7 +1,8 @@
 """Who makes the units of a stage: this process, a pool of processes, or many machines.
 
 An engine is a context manager with `run(function, numbers, on_done)`: it calls `function(job,
-number)` for every number, in any order and anywhere, and `on_done(number)` here after each.
+number)` for every number, in any order and anywhere, and `on_done(number, cpu_s)` here after each,
+`cpu_s` being the seconds of CPU that it took.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from meshwright.data.stages.layout import Job
 
     Make = Callable[[Job, int], None]
-    OnDone = Callable[[int], None]
+    OnDone = Callable[[int, float], None]
 
 
 class Engine(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Done, or why not: the message and hint of an error, findings, or the number of an OSError."""
+    """Done, in how many seconds of CPU, or why not: the message and hint of an error, findings, or the number of an OSError."""
 
+    cpu_s: float = 0.0
     failed: bool = False
     message: str = ""
     hint: str = ""
@@ -32,11 +34,12 @@ class WorkerError(RuntimeError):
 
 def answer(make: Make, job: Job, number: int) -> Answer:
     """Makes a unit; whatever it raises becomes part of the answer."""
+    started = time.process_time()
     try:
         make(job, number)
     except Exception as error:
         return failure(error)
-    return Answer()
+    return Answer(cpu_s=time.process_time() - started)
 
 
 def failure(error: Exception) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -24,8 +25,9 @@ class Inline:
     def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
         """Makes every unit, in order."""
         for number in numbers:
+            started = time.process_time()
             make(self.job, number)
-            on_done(number)
+            on_done(number, time.process_time() - started)
 
     def __enter__(self) -> Self:
         self._held.enter_context(single_threaded())

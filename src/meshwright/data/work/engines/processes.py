@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.stages.layout import Job
     from meshwright.data.work.engines import Make, OnDone
+    from meshwright.data.work.engines.answers import Answer
 
 _PATIENCE_S = 5.0  # for a worker to end when it is told to
 
@@ -63,8 +64,9 @@ class Processes:
         while busy:
             for ready in wait(list(busy)):
                 worker, number = busy.pop(ready)  # type: ignore[call-overload]
-                raise_answer(_received(worker, number, make))
-                on_done(number)
+                found = _received(worker, number, make)
+                raise_answer(found)
+                on_done(number, found.cpu_s)
                 _hand_out(make, waiting, worker, busy)
 
     def __exit__(self, kind: object, *_raised: object) -> None:
@@ -97,12 +99,13 @@ def _hand_out(
     busy[worker.connection] = (worker, number)
 
 
-def _received(worker: _Worker, number: int, make: Make) -> Any:
+def _received(worker: _Worker, number: int, make: Make) -> Answer:
     """What a worker says of its unit; MeshwrightError when it is gone instead."""
     try:
-        return worker.connection.recv()
+        found: Answer = worker.connection.recv()
     except (EOFError, OSError):
         raise _lost(worker, number, make) from None
+    return found
 
 
 def _lost(worker: _Worker, number: int, make: Make) -> MeshwrightError:

@@ -1,0 +1,88 @@
+"""`meshwright data build`: from raw text to packed shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from meshwright.base.finding import EXIT_OK
+from meshwright.cli import output
+from meshwright.cli.data.options import OPTIONS, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EPILOG = """\b
+Examples:
+  meshwright data build config.toml
+  meshwright data build raw/*.jsonl.zst --tokenizer qwen/ --seq-len 8192 --pack best-fit -o shards/
+  meshwright data build raw/ --filters gopher,fineweb --language en --near-dedup -o text/ --save-text
+  meshwright data build config.toml --dry-run
+  meshwright data build raw/*.jsonl --tokenizer t.json -o shards/ --write-config config.toml
+\b
+Every key of a config.toml has its section in the guide; flags win over the file. A build that was
+interrupted goes on when the same command is given again.
+"""
+
+
+def _options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("files", nargs=-1)
+@_options
+@click.option("--workers", type=click.IntRange(1), help="Processes; one for each core by default.")
+@click.option("--engine", default="auto", show_default=True, help="auto, inline, processes.")
+@click.option("--resume", is_flag=True, help="Go on after an interruption; the same without it.")
+@click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
+@click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def build(
+    files: tuple[str, ...],
+    *,
+    workers: int | None,
+    engine: str,
+    resume: bool,
+    fresh: bool,
+    write_config: str | None,
+    quiet: bool,
+    as_json: bool,
+    **asked: Any,
+) -> int:
+    """Make packed shards of tokens from FILES.
+
+    FILES are jsonl, parquet or text, plain, .gz or .zst, as paths, globs, folders or URLs; or one
+    config.toml with all settings. Steps are taken in this order: repair, PII, language, filters,
+    decontamination, duplicates, tokens, split and shuffle, packing.
+    """
+    settings = settings_of(files, asked)
+    if write_config:
+        from meshwright.data.reading import write_build
+
+        output.check_writable(write_config)
+        output.write_file(write_config, write_build(settings))
+        return EXIT_OK
+    from meshwright.cli.data.progress import watching
+    from meshwright.data.build import build as make
+
+    with watching(quiet=quiet) as on_progress:
+        manifest = make(
+            settings, workers=workers, engine=engine, fresh=fresh, on_progress=on_progress
+        )
+    _say(settings.output.folder, manifest, as_json=as_json, quiet=quiet)
+    return EXIT_OK
+
+
+def _say(folder: str, manifest: Any, *, as_json: bool, quiet: bool) -> None:
+    """The summary."""
+    from meshwright.cli.data.summary import summary_page, summary_record
+
+    if as_json:
+        output.json(summary_record(folder, manifest))
+    elif not quiet:
+        output.page(summary_page(folder, manifest))
