@@ -15,6 +15,7 @@ class Input:
     compression: str  # "", gz, zst
     bytes: int  # as stored
     stamp: str
+    documents: str = "file"  # of text: one per "file", "line" or "paragraph"
 
 
 @dataclass(frozen=True, slots=True)

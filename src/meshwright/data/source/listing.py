@@ -1,0 +1,90 @@
+"""The inputs of a build: every file that its sources name, what it is and how large."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding, Severity
+from meshwright.data.source.looking import input_of
+from meshwright.data.source.places import files_of
+from meshwright.data.source.stdin import STDIN, kept_stdin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from meshwright.data.settings import Source
+    from meshwright.data.source.places import Found
+    from meshwright.data.source.unit import Input
+
+
+class Listing(NamedTuple):
+    """The inputs that can be read, in their order, and what there is to say about the others."""
+
+    inputs: tuple[Input, ...]
+    findings: tuple[Finding, ...]
+
+
+def list_inputs(sources: Sequence[Source], *, spool: Path | None = None) -> tuple[Input, ...]:
+    """The inputs in the order of the sources and their files; globs and folders sorted.
+
+    `spool` is the folder that keeps standard input, if a source names it as "-" (see `stdin`).
+    Raises InvalidInput with everything that is wrong: a name without a file, a file that cannot be
+    read or is of no known kind, the same file in two sources.
+    """
+    listing = survey(sources, spool=spool)
+    errors = [found for found in listing.findings if found.severity is Severity.ERROR]
+    if errors:
+        raise InvalidInput(errors)
+    return listing.inputs
+
+
+def survey(sources: Sequence[Source], *, spool: Path | None = None) -> Listing:
+    """As `list_inputs`, but with all findings, warnings too, and no error for a single file."""
+    inputs: list[Input] = []
+    findings: list[Finding] = []
+    seen: dict[tuple[object, ...], tuple[int, str]] = {}  # which source named a file first, and how
+    for number, source in enumerate(sources):
+        for name in source.files:
+            found = _found(name, spool, findings.append)
+            findings += _repeated(found, number, sources, seen)
+            for file in found:
+                if file.identity not in seen:
+                    seen[file.identity] = (number, file.path)
+                    made = input_of(file, number, source, tell=findings.append)
+                    inputs += [made] if made is not None else []
+    return Listing(tuple(inputs), tuple(findings))
+
+
+def _found(name: str, spool: Path | None, tell: Callable[[Finding], None]) -> list[Found]:
+    try:
+        return [kept_stdin(spool)] if name == STDIN else files_of(name, tell)
+    except InvalidInput as error:
+        for finding in error.findings:
+            tell(finding)
+        return []
+
+
+def _repeated(
+    found: Sequence[Found],
+    number: int,
+    sources: Sequence[Source],
+    seen: Mapping[tuple[object, ...], tuple[int, str]],
+) -> Iterator[Finding]:
+    """What to say of files that were named before: once in a source will do, two are a puzzle."""
+    again = [(file, seen[file.identity]) for file in found if file.identity in seen]
+    for others in (False, True):
+        told = [(file, path) for file, (first, path) in again if (first != number) == others]
+        if not told:
+            continue
+        file, path = told[0]
+        more = f", and {len(told) - 1:,} more files" if len(told) > 1 else ""
+        where = f"source {sources[seen[file.identity][0]].name}" if others else "this source"
+        yield Finding(
+            message=f"already named in {where} as {path}{more}",
+            severity=Severity.ERROR if others else Severity.WARNING,
+            file=file.path,
+            reason="the same file twice",
+            hint="leave it in one of the sources" if others else "it is read once",
+        )

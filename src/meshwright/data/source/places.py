@@ -1,0 +1,188 @@
+"""From names to files: paths, globs, folders and URLs, each in an order that never varies."""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import TYPE_CHECKING
+
+from meshwright.base.finding import Finding, Severity
+from meshwright.base.names import nearest, question
+from meshwright.base.noun import dataclass
+from meshwright.data.source.kinds import kind_by_name, unread_ending
+from meshwright.data.source.opening import is_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_SHOWN = 5  # names in one finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A file: `identity` is the same for two names of one file."""
+
+    path: str
+    bytes: int
+    stamp: str
+    identity: tuple[object, ...]
+
+
+def files_of(name: str, tell: Callable[[Finding], None]) -> list[Found]:
+    """The files that a path, glob or URL names; what is wrong goes to `tell`."""
+    if name.startswith("file://"):
+        name = name.removeprefix("file://")
+    if is_url(name):
+        from meshwright.data.source.urls import url_files
+
+        return url_files(name, tell)
+    path = os.path.expanduser(name)
+    if os.path.isdir(path):
+        return _stated(_in_folder(path, tell), tell)
+    if os.path.lexists(path):
+        return _stated([path], tell)
+    if glob.has_magic(path):
+        return _stated(_matching(path, tell), tell)
+    tell(_not_there(path))
+    return []
+
+
+def _matching(pattern: str, tell: Callable[[Finding], None]) -> list[str]:
+    """The files that a glob matches; folders that it matches are not gone into."""
+    matches = sorted({p for p in glob.iglob(pattern, recursive=True) if not os.path.isdir(p)})
+    if not matches:
+        folder = _existing(os.path.dirname(pattern.partition("*")[0]) or ".")
+        tell(no_match(pattern, _names_in(folder), folder))
+    return matches
+
+
+def no_match(pattern: str, names: Iterable[str], folder: str) -> Finding:
+    """Nothing matches a glob; `names` are what there is instead."""
+    wanted = pattern.rpartition("/")[2].replace("*", "").replace("?", "")
+    hint = _nearby(wanted, names, folder)
+    return Finding(
+        message="no file matches this pattern", file=pattern, reason="no match", hint=hint
+    )
+
+
+def _not_there(path: str) -> Finding:
+    folder = _existing(os.path.dirname(path) or ".")
+    hint = _nearby(os.path.basename(path), _names_in(folder), folder)
+    return Finding(message="there is no such file", file=path, reason="not found", hint=hint)
+
+
+def _nearby(wanted: str, names: Iterable[str], folder: str) -> str:
+    """Which names to try instead."""
+    known = sorted(names)
+    near = nearest(wanted, known[:10_000]) if wanted else ()
+    if near:
+        return question(os.path.join(folder, name) for name in near)
+    if not known:
+        return f"{folder} is empty"
+    more = ", ..." if len(known) > _SHOWN else ""
+    return f"in {folder} there are {', '.join(known[:_SHOWN])}{more}"
+
+
+def _existing(folder: str) -> str:
+    """The nearest folder above that is there."""
+    while folder and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder or "."
+
+
+def _names_in(folder: str) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if not name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _in_folder(folder: str, tell: Callable[[Finding], None]) -> list[str]:
+    """Every file of a known kind in a folder and those below, but hidden ones."""
+    paths = sorted(_walked(folder, set()))
+    return chosen(folder, paths, tell)
+
+
+def chosen(folder: str, paths: list[str], tell: Callable[[Finding], None]) -> list[str]:
+    """Those of a folder's files whose names are of a known kind; the others are told."""
+    known = [path for path in paths if kind_by_name(path).format]
+    packed = [path for path in paths if unread_ending(path)]
+    others = len(paths) - len(known) - len(packed)
+    if packed:
+        tell(
+            Finding(
+                message=f"{len(packed):,} files are left out, for they must be unpacked first",
+                severity=Severity.WARNING,
+                file=folder,
+                value=", ".join(packed[:_SHOWN]),
+                reason="a compression or archive that is not read",
+            )
+        )
+    if not known:
+        named = ", ".join(os.path.basename(path) for path in paths[:_SHOWN])
+        hint = f"name files by themselves to read them whatever they are called: {named}"
+        tell(
+            Finding(
+                message="a folder without any jsonl, parquet or text file",
+                file=folder,
+                reason="no file of a known kind",
+                hint=hint if paths else "the folder is empty",
+            )
+        )
+    elif others:
+        tell(
+            Finding(
+                message=f"{others:,} files of other kinds are left out",
+                severity=Severity.INFO,
+                file=folder,
+            )
+        )
+    return known
+
+
+def _walked(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """The files below a folder; one that links lead to twice is gone into once."""
+    try:
+        state = os.stat(folder)
+        if (state.st_dev, state.st_ino) in seen:
+            return
+        seen.add((state.st_dev, state.st_ino))
+        names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            yield from _walked(path, seen)
+        else:
+            yield path
+
+
+def _stated(paths: Iterable[str], tell: Callable[[Finding], None]) -> list[Found]:
+    """Size, time and identity of local files."""
+    found = []
+    for path in paths:
+        try:
+            path.encode()
+            state = os.stat(path)
+            if not os.access(path, os.R_OK):
+                raise PermissionError(13, "Permission denied")
+        except UnicodeEncodeError:
+            tell(_unprintable(path))
+        except OSError as error:
+            tell(Finding(message=f"cannot be read: {error.strerror}", file=path))
+        else:
+            found.append(
+                Found(
+                    path=path,
+                    bytes=state.st_size,
+                    stamp=f"{state.st_mtime_ns}-{state.st_size}",
+                    identity=(state.st_dev, state.st_ino),
+                )
+            )
+    return found
+
+
+def _unprintable(path: str) -> Finding:
+    shown = path.encode(errors="replace").decode()
+    return Finding(message="its name is not valid UTF-8", file=shown, hint="rename the file")

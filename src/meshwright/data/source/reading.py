@@ -1,0 +1,110 @@
+"""Units of input as batches of documents.
+
+**Line numbers.** `Documents.line` and `Rejected.line` count from the start of the unit's span of
+that input, from 1. `count` is called once for each span, in their order, with the number of lines
+(parquet: rows) that start in it; whoever runs the units keeps these counts and, when all units are
+read, `division.lines_before(units, counts)` tells what to add. A span that starts at the beginning
+of its file needs nothing added, so only plain jsonl and text files above `unit_bytes` and parquet
+files of several units are concerned. A unit has at most one span of an input.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from meshwright.data.source.jsonl import Fields, jsonl_rows
+from meshwright.data.source.lines import lines_of
+from meshwright.data.source.opening import opened
+from meshwright.data.source.rejects import Rejected
+from meshwright.data.source.rows import Gathering, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from meshwright.data.documents import Documents
+    from meshwright.data.settings import Limits, Source
+    from meshwright.data.source.unit import Input, Span, Unit
+
+
+def read_unit(
+    unit: Unit,
+    inputs: Sequence[Input],
+    *,
+    sources: Sequence[Source],
+    limits: Limits,
+    reject: Callable[[Rejected], None],
+    count: Callable[[int], None] = lambda _lines: None,
+) -> Iterator[Documents]:
+    """The documents of a unit in the order of its spans, in batches of about BATCH_BYTES.
+
+    `reject` is told of each line, row or file that is set aside, `count` how many lines each span
+    holds (see above). Raises InvalidInput for a file that cannot be opened, is cut short, damaged,
+    no longer what it was, or lacks the column of the text. Holds a few batches, or a few times
+    limits.document_bytes where single documents are larger.
+    """
+    gathering = Gathering()
+    for span in unit.spans:
+        source = inputs[span.input]
+        tell = partial(_tell, span.input, reject)
+        rows = _span_rows(span, source, sources[source.source], limits=limits, reject=tell)
+        while True:
+            try:
+                some = next(rows)
+            except StopIteration as end:
+                count(end.value)
+                break
+            if some.texts:
+                yield from gathering.add(some, input=span.input)
+    yield from gathering.rest()
+
+
+def _tell(
+    input: int, reject: Callable[[Rejected], None], line: int, reason: str, excerpt: bytes
+) -> None:
+    reject(Rejected(input, line, reason, excerpt))
+
+
+def _span_rows(
+    span: Span,
+    source: Input,
+    settings: Source,
+    *,
+    limits: Limits,
+    reject: Callable[[int, str, bytes], None],
+) -> Generator[Rows, None, int]:
+    """The documents of a span; returns the number of its lines or rows."""
+    if source.format == "parquet":
+        from meshwright.data.source.parquet import parquet_rows
+
+        fields = Fields(settings.text_field, settings.id_field)
+        groups = range(span.start, span.stop)
+        return (yield from parquet_rows(source.path, groups, fields, limits, reject))
+    with opened(source, span.start, span.stop, limits=limits) as chunks:
+        if source.format == "jsonl":
+            fields = Fields(settings.text_field, settings.id_field)
+            blocks = lines_of(chunks, longest_bytes=limits.document_bytes)
+            return (yield from jsonl_rows(blocks, fields, reject))
+        from meshwright.data.source import text
+
+        if source.documents == "file":
+            return (yield from text.whole_rows(chunks.inside, limits.document_bytes, reject))
+        if source.documents == "line":
+            blocks = lines_of(chunks, longest_bytes=limits.document_bytes)
+            return (yield from text.line_rows(blocks, reject))
+        return (yield from text.paragraph_rows(chunks, limits.document_bytes, reject))
+
+
+def read_records(path: str, *, limits: Limits | None = None) -> Iterator[dict[str, Any]]:
+    """The records of a jsonl or parquet file, and the lines of a text file as {"text": line}.
+
+    For small files that are needed whole, such as test sets: a path, glob, folder or URL, of any
+    kind that `list_inputs` knows. Raises InvalidInput for the first line that cannot be read.
+    """
+    from meshwright.data.settings import Limits as AllLimits
+    from meshwright.data.settings import Source as Files
+    from meshwright.data.source.listing import list_inputs
+    from meshwright.data.source.records import records_of
+
+    for source in list_inputs((Files(files=(path,), documents="line"),)):
+        yield from records_of(source, limits or AllLimits())

@@ -1,0 +1,52 @@
+"""Whole records of small files, such as the test sets that documents are compared with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
+from meshwright.data.needs import need
+from meshwright.data.source.jsonl import Unread, record_of
+from meshwright.data.source.lines import lines_of
+from meshwright.data.source.opening import opened
+from meshwright.data.source.rejects import REJECTS
+from meshwright.data.source.text import repaired
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.data.settings import Limits
+    from meshwright.data.source.unit import Input
+
+
+def records_of(source: Input, limits: Limits) -> Iterator[dict[str, Any]]:
+    """The records of one input; InvalidInput for the first line that cannot be read."""
+    if source.bytes == 0:
+        return
+    if source.format == "parquet":
+        from meshwright.data.source.parquet import parquet_records
+
+        yield from parquet_records(source.path)
+        return
+    loads = need("orjson", "reading jsonl").loads
+    with opened(source, 0, source.bytes, limits=limits) as chunks:
+        for block in lines_of(chunks, longest_bytes=limits.document_bytes):
+            for number, line in enumerate(block.lines, block.first):
+                if block.too_long:
+                    raise _bad(source.path, number, "too_long")
+                if source.format == "text":
+                    if line.strip():
+                        yield {"text": repaired(line).decode().strip("\ufeff\r")}
+                    continue
+                try:
+                    record = record_of(line, None, loads)
+                except Unread as reason:
+                    raise _bad(source.path, number, str(reason)) from None
+                if record is not None:
+                    yield record
+
+
+def _bad(path: str, line: int, reason: str) -> InvalidInput:
+    finding = Finding(message=REJECTS[reason], file=path, line=line, reason=reason)
+    return InvalidInput([finding], hint="mend the line or take it out")
