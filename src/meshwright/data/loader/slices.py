@@ -1,0 +1,30 @@
+"""The part of every row that a context-parallel rank holds.
+
+"zigzag": of 2 * cp_size equal chunks rank r has chunks r and 2 * cp_size - 1 - r, so that under a
+causal mask all ranks have the same work (megatron-core 0.19, `get_batch_on_this_cp_rank` in
+core/utils.py; Transformer Engine's attention expects it). "contiguous": rank r has chunk r of
+cp_size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CP_SLICES = ("zigzag", "contiguous")
+
+
+def sliced(values: NDArray[Any], *, cp_rank: int, cp_size: int, how: str) -> NDArray[Any]:
+    """The rank's part [rows, seq_len / cp_size] of values [rows, seq_len]; all if alone."""
+    if cp_size == 1:
+        return values
+    rows, seq_len = values.shape
+    if how == "contiguous":
+        return np.ascontiguousarray(values.reshape(rows, cp_size, -1)[:, cp_rank])
+    chunks = values.reshape(rows, 2 * cp_size, seq_len // (2 * cp_size))
+    mine: NDArray[Any] = chunks[:, [cp_rank, 2 * cp_size - 1 - cp_rank]]
+    return mine.reshape(rows, -1)
