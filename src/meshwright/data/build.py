@@ -18,6 +18,7 @@ from meshwright.data.finished import build_key, is_finished, remove_output, writ
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import WORK
+from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
 from meshwright.data.stages.rejects import Judge
@@ -85,6 +86,7 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     started = time.monotonic()
     with engine_of(how.engine, job, how.workers) as running:
         report = run_stages(job, running, how.on_progress or _silent)
+    finish(job)
     seconds = round(time.monotonic() - started, 3)
     write_record(folder, {"key": key, "seconds": seconds, **report})
     _tidy(job, folder)
@@ -113,9 +115,7 @@ def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, A
         meter = Meter(stage.name, on_progress, place=(place, len(stages)))
         run_stage(job, stage, engine, meter)
         report["stages"][stage.name] = meter.facts()
-        if stage.name == "scan":  # while its units are there
-            report |= scan_report(job)
-    return report
+    return report | scan_report(job)
 
 
 def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
@@ -123,8 +123,9 @@ def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
     weights = stage.units(job)
     judge = Judge(job) if stage.name == "scan" else None
     found = [number for number in weights if stage.is_done(job, number)]
-    for number in found if judge else ():
-        judge.hear(number)
+    if judge is not None:
+        for number in found:
+            judge.hear(number)
     meter.begin(weights, found)
 
     def on_done(number: int, cpu_s: float) -> None:

@@ -35,12 +35,14 @@ from meshwright.data.ranges import problems_of
 from meshwright.data.settings import Build, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from meshwright.base.finding import Finding
     from meshwright.base.locate import Key
 
-_QUANTITIES = {  # keys whose value may be text with a unit
+_QUANTITIES: dict[
+    Key, Callable[[str | float], float]
+] = {  # keys whose value may be text with a unit
     ("limits", "document_bytes"): parse_bytes,
     ("dedup", "memory_bytes"): parse_bytes,
     ("output", "shard_tokens"): parse_tokens,
@@ -113,7 +115,7 @@ class _Settings(Decoder):
 
     def scalar(self, wanted: type, key: Key) -> Any:
         """A value, its unit taken off where it may have one."""
-        value, unit = self.document.value(key), _QUANTITIES.get(key[-2:])  # type: ignore[call-overload]
+        value, unit = self.document.value(key), _QUANTITIES.get(key[-2:])
         if unit is None or not isinstance(value, str):
             return super().scalar(wanted, key)
         try:

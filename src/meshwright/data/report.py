@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.data.stages.chain import EXAMPLES
+from meshwright.data.stages.lines import before
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.data.stages.layout import Job
 
 
@@ -24,17 +27,22 @@ def scan_report(job: Job) -> dict[str, Any]:
             _add(report["steps"].setdefault(name, {}), counts)
         _add(report["dropped"], record.get("dropped", {}))
         _add(report["masked"], record.get("masked", {}))
+        ahead = before(job.store, unit.number)
         for reason, examples in record.get("examples", {}).items():
             held = report["examples"].setdefault(reason, [])
-            held += examples[: EXAMPLES - len(held)]
+            held += [_placed(job, one, ahead) for one in examples[: EXAMPLES - len(held)]]
         for number, counts in record.get("inputs", {}).items():
             if counts["rejected"]:
                 path = job.inputs[int(number)].path
                 rejected[path] = rejected.get(path, 0) + counts["rejected"]
-    for examples in report["examples"].values():
-        for example in examples:
-            example["file"] = job.inputs[example.pop("input")].path
     return {**report, "rejected": rejected}
+
+
+def _placed(job: Job, example: dict[str, Any], ahead: Mapping[int, int]) -> dict[str, Any]:
+    """An example with the path of its file, and its line in that."""
+    number = example["input"]
+    line = example["line"] + ahead.get(number, 0)
+    return {"file": job.inputs[number].path, "line": line, "excerpt": example["excerpt"]}
 
 
 def _add(total: dict[str, Any], counts: dict[str, Any]) -> None:

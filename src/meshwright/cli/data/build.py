@@ -17,7 +17,7 @@ _EPILOG = """\b
 Examples:
   meshwright data build config.toml
   meshwright data build raw/*.jsonl.zst --tokenizer qwen/ --seq-len 8192 --pack best-fit -o shards/
-  meshwright data build raw/ --filters gopher,fineweb --language en --near-dedup -o text/ --save-text
+  meshwright data build raw/ --filters gopher,c4 --language en --near-dedup --save-text -o text/
   meshwright data build config.toml --dry-run
   meshwright data build raw/*.jsonl --tokenizer t.json -o shards/ --write-config config.toml
 \b
@@ -37,7 +37,12 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_options
 @click.option("--workers", type=click.IntRange(1), help="Processes; one for each core by default.")
 @click.option("--engine", default="auto", show_default=True, help="auto, inline, processes.")
-@click.option("--resume", is_flag=True, help="Go on after an interruption; the same without it.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    expose_value=False,
+    help="Go on after an interruption; the same without it.",
+)
 @click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
 @click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
@@ -47,7 +52,6 @@ def build(
     *,
     workers: int | None,
     engine: str,
-    resume: bool,
     fresh: bool,
     write_config: str | None,
     quiet: bool,

@@ -28,7 +28,7 @@ class Stage:
 
 
 def stages_of(job: Job) -> tuple[Stage, ...]:
-    """Every stage of the job's build."""
+    """Every stage of the job's build that has units; `finish` is left to do then."""
     return tuple(_stages(job))
 
 
@@ -36,19 +36,18 @@ def _stages(job: Job) -> Iterator[Stage]:
     yield from _text_stages()
     if job.build.tokenizer is not None:
         yield from _token_stages()
-    from meshwright.data.stages.finish import key_finish, run_finish
-
-    yield Stage(name="finish", make=run_finish, key=key_finish, units=one_unit)
 
 
 def _text_stages() -> Iterator[Stage]:
     """From the input to cleaned text without duplicates."""
     from meshwright.data.stages.decide import decide_units, key_decide, run_decide
+    from meshwright.data.stages.lines import key_lines, run_lines
     from meshwright.data.stages.link import key_link, link_units, run_link
     from meshwright.data.stages.scan import key_scan, run_scan
     from meshwright.data.stages.shingle import key_shingle, run_shingle, shingle_units
 
     yield Stage(name="scan", make=run_scan, key=key_scan, units=scan_units)
+    yield Stage(name="lines", make=run_lines, key=key_lines, units=one_unit)
     yield Stage(name="link", make=run_link, key=key_link, units=link_units)
     yield Stage(name="shingle", make=run_shingle, key=key_shingle, units=shingle_units)
     yield Stage(name="decide", make=run_decide, key=key_decide, units=decide_units)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
+from meshwright.base.words import shown
+from meshwright.data.source.rejects import REJECTS
 from meshwright.data.stages.scan import REJECTED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from meshwright.data.stages.layout import Job
 
 _SHOWN = 3  # bad lines in the error
@@ -51,24 +56,32 @@ class Judge:
             f"{rejected:,} of {total:,} documents cannot be read ({rejected / total:.1%}); "
             f"the limit is {limit:.1%}"
         )
-        first = self._first_bad(found)
         needed = min(1.0, float(f"{rejected / total * 1.05:.2g}"))
         hint = f"mend the file, or accept this much: --bad-fraction {needed:g}"
-        shown = [
-            Finding(
-                message=f"{bad['reason']}: {bad['excerpt'][:80]!r}", file=path, line=bad["line"]
-            )
-            for bad in first
+        examples = [
+            Finding(message=_bad_line(bad), file=path, line=bad["line"] + ahead)
+            for bad, ahead in islice(self._bad(found), _SHOWN)
         ]
-        return InvalidInput([Finding(message=message, file=path, hint=hint), *shown])
+        return InvalidInput([Finding(message=message, file=path, hint=hint), *examples])
 
-    def _first_bad(self, found: int) -> list[dict[str, Any]]:
-        """The first few bad lines of one input."""
-        path, bad = self.job.inputs[found].path, list[dict[str, Any]]()
+    def _bad(self, found: int) -> Iterator[tuple[dict[str, Any], int]]:
+        """The bad lines of one input, each with the lines that lie before its unit's stretch."""
+        path, ahead = self.job.inputs[found].path, 0
         for number in self._units[found]:
             file = self.job.store.folder("scan", number) / REJECTED
             with file.open(encoding="utf-8", errors="replace") as lines:
-                bad += [record for line in lines if (record := json.loads(line))["file"] == path]
-            if len(bad) >= _SHOWN:
-                break
-        return bad[:_SHOWN]
+                for line in lines:
+                    record = json.loads(line)
+                    if record["file"] == path:
+                        yield record, ahead
+            counts = (self.job.store.record("scan", number) or {})["lines"]
+            spans = self.job.units[number].spans
+            ahead += sum(
+                count for span, count in zip(spans, counts, strict=True) if span.input == found
+            )
+
+
+def _bad_line(bad: Mapping[str, Any]) -> str:
+    """Why a line is bad, and how it begins."""
+    reason = REJECTS.get(bad["reason"], bad["reason"])
+    return f"{reason}: {shown(bad['excerpt'])}" if bad["excerpt"] else reason

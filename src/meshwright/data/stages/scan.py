@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.data.settings import Build
-    from meshwright.data.source.reading import Rejected
+    from meshwright.data.source.rejects import Rejected
     from meshwright.data.source.unit import Unit
     from meshwright.data.stages.chain import Step
     from meshwright.data.stages.layout import Job

@@ -10,6 +10,7 @@ import numpy as np
 
 from meshwright.data.documents import Documents, bounds_of
 from meshwright.data.needs import need
+from meshwright.data.stages.lines import before, in_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,8 +37,8 @@ class Scanned:
 
     @cached_property
     def documents(self) -> NDArray[Any]:
-        """Every document of the unit, as `layout.DOCUMENT`."""
-        return self._column("documents")
+        """Every document of the unit, as `layout.DOCUMENT`; lines as in the whole file."""
+        return in_file(self._column("documents"), before(self.store, self.number))
 
     @cached_property
     def survivors(self) -> NDArray[Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Growing:
-    """A one-dimensional .npy file that is appended to."""
+    """A one-dimensional .npy file of plain numbers that is appended to."""
 
     def __init__(self, file: Any, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -41,11 +41,11 @@ class Growing:
     def _write_header(self) -> None:
         """A header of the same length for any count: the format leaves room for its digits."""
         described = {
-            "descr": npy.dtype_to_descr(self.dtype),
+            "descr": self.dtype.str,
             "fortran_order": False,
             "shape": (self.count,),
         }
-        npy.write_array_header_1_0(self._file, described)
+        npy.write_array_header_1_0(self._file, described)  # type: ignore[no-untyped-call]
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Done, in how many seconds of CPU, or why not: the message and hint of an error, findings, or the number of an OSError."""
+    """Done, in `cpu_s`, or why not: an error's message and hint, findings, or an OSError."""
 
     cpu_s: float = 0.0
     failed: bool = False
