@@ -43,5 +43,6 @@ REASONS: Mapping[str, str] = {  # reason: what it says; its code is its place, 0
     "contaminated": "shares a run of words with a test set",
     "exact_duplicate": "equal to an earlier document",
     "near_duplicate": "nearly equal to an earlier document that is kept",
+    "mix": "left out: its source has more than its share of the output",
 }
 CODES: Mapping[str, int] = {reason: code for code, reason in enumerate(REASONS)}

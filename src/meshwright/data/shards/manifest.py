@@ -87,10 +87,31 @@ class SourceRecord:
 
     name: str
     weight: float | None
-    documents: int  # kept
-    tokens: int  # of these, once each; those held out for validation included
-    train_tokens: int  # in the shards
+    documents: int  # kept, with tokens
+    tokens: int  # of these, once each
+    text_bytes: int  # of these, cleaned
+    train_documents: int
+    train_tokens: int
+    valid_documents: int
     valid_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A dropped document: where it was read, and how its text begins."""
+
+    file: str
+    line: int
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A kept document and how many were dropped as its duplicates."""
+
+    file: str
+    line: int
+    duplicates: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +139,8 @@ class Manifest:
     facts: dict[str, int] = field(default_factory=dict)  # further counts, by name
     inputs: list[InputRecord] = field(default_factory=list)
     sources: list[SourceRecord] = field(default_factory=list)
+    examples: dict[str, list[Example]] = field(default_factory=dict)  # by reason
+    clusters: list[Cluster] = field(default_factory=list)  # the largest
     strategies: dict[str, StrategyRecord] = field(default_factory=dict)
     shards: list[ShardRecord] = field(default_factory=list)
     files: dict[str, File] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from meshwright.base.pattern import pattern
 
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.parquet"
+REJECTED = "rejected.jsonl"
 CONFIG = "config.toml"
 TOKENIZER = "tokenizer"  # a folder
 WORK = ".work"  # the intermediate files, below the output folder
@@ -14,7 +15,8 @@ ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard
 
 _OURS = pattern(
     r"(?:train|valid)-\d{5,9}\.(?:bin|idx|rows\.npy|pieces\.npy)\Z"
-    r"|text-\d{5,9}\.parquet\Z|documents\.parquet\Z|config\.toml\Z|manifest\.json\Z"
+    r"|text-\d{5,9}\.parquet\Z|documents\.parquet\Z|rejected\.jsonl\Z"
+    r"|config\.toml\Z|manifest\.json\Z"
 )
 
 

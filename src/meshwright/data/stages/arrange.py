@@ -45,6 +45,7 @@ class _Tokenized:
     lengths: NDArray[np.int32]
     source: NDArray[np.int16]
     is_valid: Mask
+    text_bytes: Column  # of each source
     units: Column  # [units]: the number of each
     bounds: Column  # [units + 1]: the documents of each
 
@@ -88,6 +89,7 @@ def _tokenized(job: Job) -> _Tokenized:
         lengths=np.empty(bounds[-1], dtype=np.int32),
         source=np.empty(bounds[-1], dtype=np.int16),
         is_valid=np.empty(bounds[-1], dtype=np.bool_),
+        text_bytes=np.zeros(len(job.build.sources), dtype=np.int64),
         units=np.array(numbers, dtype=np.int64),
         bounds=bounds,
     )
@@ -99,6 +101,7 @@ def _tokenized(job: Job) -> _Tokenized:
         found.lengths[here] = job.store.column("tokenize", number, "lengths")
         found.source[here] = source_of[unit.documents["input"][survivors["row"]]]
         found.is_valid[here] = held_out(survivors["key"], job.build.validation)
+        np.add.at(found.text_bytes, found.source[here], survivors["stop"] - survivors["start"])
     return found
 
 
@@ -184,11 +187,12 @@ def by_unit(units: NDArray[np.integer]) -> Iterator[tuple[int, Column]]:
 def _sources(job: Job, found: _Tokenized, train: Column) -> list[dict[str, Any]]:
     """Documents and tokens of each source: kept, in training, in validation."""
     count = len(job.build.sources)
-    repeated = np.zeros(count, dtype=np.int64)
+    documents, tokens = (np.zeros(count, dtype=np.int64) for _ in range(2))
     for first in range(0, len(train), _BLOCK):
         part = train[first : first + _BLOCK]
         weights = found.lengths[part].astype(np.float64)
-        repeated += np.bincount(found.source[part], weights, count).astype(np.int64)
+        documents += np.bincount(found.source[part], minlength=count)
+        tokens += np.bincount(found.source[part], weights, count).astype(np.int64)
     rows = []
     for number in range(count):
         mine = found.source == number
@@ -196,7 +200,10 @@ def _sources(job: Job, found: _Tokenized, train: Column) -> list[dict[str, Any]]
             {
                 "documents": int(np.count_nonzero(mine)),
                 "tokens": _tokens(found.lengths, mine),
-                "train_tokens": int(repeated[number]),
+                "text_bytes": int(found.text_bytes[number]),
+                "train_documents": int(documents[number]),
+                "train_tokens": int(tokens[number]),
+                "valid_documents": int(np.count_nonzero(mine & found.is_valid)),
                 "valid_tokens": _tokens(found.lengths, mine & found.is_valid),
             }
         )
@@ -208,7 +215,7 @@ def _vocabulary(job: Job) -> dict[str, Any]:
     from meshwright.data.tokens.tokenizer import load
 
     assert job.build.tokenizer is not None
-    tokenizer = load(job.build.tokenizer)
+    tokenizer = load(job.build.tokenizer, library="reference")
     return {
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,

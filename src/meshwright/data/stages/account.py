@@ -1,0 +1,200 @@
+"""documents.parquet, and what it adds up to: every document read, with what became of it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from meshwright.data.documents import bounds_of
+from meshwright.data.needs import need
+from meshwright.data.reasons import REASONS
+from meshwright.data.shards import names
+from meshwright.data.shards.hashed import Written, digest_of
+from meshwright.data.shards.names import shard_name
+from meshwright.data.shards.tables import COLUMNS, writing_table
+from meshwright.data.stages.arrange import shards_of
+from meshwright.data.stages.chain import EXAMPLES
+from meshwright.data.stages.fates import fates_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from meshwright.data.shards.tables import Table
+    from meshwright.data.stages.fates import Fates, Places
+    from meshwright.data.stages.layout import Job
+
+_CLUSTERS = 20  # of duplicates that are named
+_ROWS = 1 << 16  # of a row group at least
+
+
+class Account:
+    """Adds up documents, unit by unit, in their order; 4 bytes of memory for each survivor."""
+
+    def __init__(self, job: Job) -> None:
+        xxhash = need("xxhash", "hashing what was read")
+        self.job = job
+        self.counts: NDArray[np.int64] = np.zeros(len(REASONS), dtype=np.int64)
+        self.documents: NDArray[np.int64] = np.zeros(len(job.inputs), dtype=np.int64)
+        self.rejected: dict[str, int] = {}
+        self.examples: dict[str, list[dict[str, Any]]] = {}
+        self._content = [xxhash.xxh3_128() for _ in job.inputs]
+        counts = [len(job.store.column("scan", unit.number, "survivors")) for unit in job.units]
+        self._bounds = bounds_of(np.array(counts, dtype=np.int64))
+        self._repeated: NDArray[np.uint32] = np.zeros(self._bounds[-1], dtype=np.uint32)
+
+    def add(self, number: int, fates: Fates) -> None:
+        """Counts one scan unit."""
+        self.counts += np.bincount(fates.reason, minlength=len(REASONS))
+        self._add_inputs(fates)
+        self._add_repeats(number)
+        self._add_examples(number, fates)
+
+    def _add_inputs(self, fates: Fates) -> None:
+        """What was read of each input, and the hashes of what passed."""
+        read, survivors = fates.unit.documents, fates.unit.survivors
+        passed = read["input"][survivors["row"]]
+        for number in np.unique(read["input"]).tolist():
+            rows = read[read["input"] == number]
+            self.documents[number] += len(rows)
+            self._content[number].update(rows["line"].tobytes() + rows["bytes"].tobytes())
+            self._content[number].update(survivors["key"][passed == number].tobytes())
+
+    def _add_repeats(self, number: int) -> None:
+        from meshwright.data.stages.decide import dropped_of
+
+        dropped = dropped_of(self.job, number)
+        kept = self._bounds[dropped["of_unit"]] + dropped["of_survivor"]
+        np.add.at(self._repeated, kept, 1)
+
+    def _add_examples(self, number: int, fates: Fates) -> None:
+        """The first few of each reason; those of the scan know how their text begins."""
+        record = self.job.store.record("scan", number) or {}
+        for reason, found in record.get("examples", {}).items():
+            held = self.examples.setdefault(reason, [])
+            held += found[: EXAMPLES - len(held)]
+        for file in (record.get("inputs") or {}).values():
+            count = int(file.get("rejected", 0))
+            self.rejected[""] = self.rejected.get("", 0) + count
+        for reason in ("exact_duplicate", "near_duplicate", "mix"):
+            held = self.examples.setdefault(reason, [])
+            code = list(REASONS).index(reason)
+            for row in np.flatnonzero(fates.reason == code)[: EXAMPLES - len(held)].tolist():
+                place = fates.unit.documents[row]
+                held.append({"input": int(place["input"]), "line": int(place["line"])})
+
+    def content(self, number: int) -> str:
+        """A digest of what was read and kept of an input, in hexadecimal."""
+        return str(self._content[number].hexdigest())
+
+    def clusters(self) -> list[tuple[int, int, int]]:
+        """Input, line and count of duplicates of the documents that were repeated most."""
+        repeated = np.flatnonzero(self._repeated)
+        largest = repeated[np.argsort(-self._repeated[repeated].astype(np.int64), kind="stable")]
+        found = []
+        for flat in largest[:_CLUSTERS].tolist():
+            unit = int(np.searchsorted(self._bounds, flat, side="right")) - 1
+            survivors = self.job.store.column("scan", unit, "survivors")
+            row = survivors["row"][flat - self._bounds[unit]]
+            place = self.job.store.column("scan", unit, "documents")[row]
+            found.append((int(place["input"]), int(place["line"]), int(self._repeated[flat])))
+        return found
+
+
+def write_documents(job: Job, folder: Path, places: Places) -> tuple[Account, dict[str, Written]]:
+    """documents.parquet, and rejected.jsonl where anything could not be read."""
+    account, words = Account(job), _Words(job)
+    path = folder / names.DOCUMENTS
+    with writing_table(path, COLUMNS) as table:
+        waiting: list[dict[str, Any]] = []
+        for unit in job.units:
+            fates = fates_of(job, unit.number, places)
+            account.add(unit.number, fates)
+            waiting.append(words.columns(fates))
+            if sum(len(columns["line"]) for columns in waiting) >= _ROWS:
+                _write(table, waiting)
+                waiting = []
+        _write(table, waiting)
+    assert table.written is not None
+    return account, {names.DOCUMENTS: table.written, **_write_rejected(job, folder)}
+
+
+def _write(table: Table, parts: list[dict[str, Any]]) -> None:
+    """Columns of several units as one row group."""
+    arrow = need("pyarrow", "writing parquet")
+    if parts:
+        table.append(
+            {name: arrow.chunked_array([part[name] for part in parts]) for name in COLUMNS}
+        )
+
+
+class _Words:
+    """Turns codes and numbers into the words that documents.parquet has."""
+
+    def __init__(self, job: Job) -> None:
+        self.arrow = need("pyarrow", "writing parquet")
+        self.inputs = self._texts([printable(found.path) for found in job.inputs])
+        self.reasons = self._texts(list(REASONS))
+        self.shards = self._texts([shard_name(*shard) for shard in shards_of(job.store)])
+        self.languages = self._texts(_languages(job))
+
+    def columns(self, fates: Fates) -> dict[str, Any]:
+        """The rows of one unit."""
+        read = fates.unit.documents
+        return {
+            "input": self.inputs.take(self._known(read["input"])),
+            "line": self._known(read["line"]),
+            "id": self._texts(list(fates.unit.ids) or [""] * len(fates)),
+            "bytes": self._known(read["bytes"]),
+            "language": self.languages.take(self._known(read["language"])),
+            "reason": self.reasons.take(self._known(fates.reason)),
+            "duplicate_of_input": self.inputs.take(self._given(fates.repeats_input)),
+            "duplicate_of_line": self._given(fates.repeats_line),
+            "similarity": self._given(fates.similarity),
+            "shard": self.shards.take(self._given(fates.shard)),
+            "document": self._given(fates.document),
+            "tokens": self._given(fates.tokens),
+            "copies": self._known(fates.copies),
+        }
+
+    def _texts(self, values: list[str]) -> Any:
+        return self.arrow.array(values, type=self.arrow.string())
+
+    def _known(self, values: NDArray[Any]) -> Any:
+        return self.arrow.array(np.ascontiguousarray(values))
+
+    def _given(self, values: NDArray[Any]) -> Any:
+        """Values, those below 0 as null."""
+        return self.arrow.array(values, mask=values < 0)
+
+
+def _languages(job: Job) -> list[str]:
+    """ISO codes by number; 0 is what was not asked."""
+    if job.build.language is None:
+        return [""]
+    from meshwright.data.clean.language import CODES
+
+    return list(CODES)
+
+
+def printable(path: str) -> str:
+    """A path as valid Unicode: bytes that are no UTF-8 are spelled out."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _write_rejected(job: Job, folder: Path) -> dict[str, Written]:
+    """One line for each that could not be read, in the order of the input; no file for none."""
+    found = [job.store.folder("scan", unit.number) / names.REJECTED for unit in job.units]
+    found = [path for path in found if path.is_file() and path.stat().st_size]
+    if not found:
+        return {}
+    path, part = folder / names.REJECTED, folder / f"{names.REJECTED}.part"
+    with part.open("wb") as file:
+        for each in found:
+            with each.open("rb") as lines:
+                shutil.copyfileobj(lines, file)
+    part.replace(path)
+    return {names.REJECTED: digest_of(path)}
