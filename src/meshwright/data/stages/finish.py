@@ -25,18 +25,14 @@ from meshwright.data.work.store import flush
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.data.shards.manifest import Manifest
     from meshwright.data.stages.layout import Job
 
 Files = dict[str, Written]
 
 
-def key_finish(_job: Job, _number: int) -> str:
-    """What no unit is made from: this stage has none to be found again, and is always run."""
-    return "never"
-
-
-def run_finish(job: Job, _number: int) -> None:
-    """Makes the output folder complete; all other stages must be done."""
+def finish(job: Job) -> Manifest:
+    """Makes the output folder complete and returns its manifest; all stages must be done."""
     folder = Path(job.build.output.folder)
     (folder / MANIFEST).unlink(missing_ok=True)
     flush(folder)
@@ -48,6 +44,7 @@ def run_finish(job: Job, _number: int) -> None:
     with creating(folder / MANIFEST) as file:
         file.write(encoded(manifest))
     flush(folder)
+    return manifest
 
 
 def _move_shards(job: Job, folder: Path) -> Files:
