@@ -75,13 +75,19 @@ def jsonl_rows(
 def _rows_at_once(block: Lines, fields: Fields, loads: Callable[[bytes], Any]) -> Rows | None:
     """All lines of a block; None when any of them is not as plain as can be."""
     lines, name = block.lines, fields.text
-    if fields.id or len(max(lines, key=len)) > LONG_BYTES:
+    if len(max(lines, key=len)) > LONG_BYTES:
         return None
+    ids: list[str] = []
     try:
-        texts = [loads(line)[name].encode() for line in lines]
+        if fields.id:
+            records = [loads(line) for line in lines]
+            texts = [record[name].encode() for record in records]
+            ids = [id_of(record, fields.id) for record in records]
+        else:
+            texts = [loads(line)[name].encode() for line in lines]
     except (ValueError, LookupError, TypeError, AttributeError):
         return None
-    return Rows(texts, range(block.first, block.first + len(lines)))
+    return Rows(texts, range(block.first, block.first + len(lines)), ids)
 
 
 def _rows_one_by_one(

@@ -16,7 +16,7 @@ from meshwright.data.source.kinds import (
     kind_by_name,
     magic,
 )
-from meshwright.data.source.opening import expanded, reading
+from meshwright.data.source.opening import expanded, read_from, reading
 from meshwright.data.source.unit import Input
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def input_of(
 def _head(path: str) -> Head:
     """The first bytes of the content."""
     with reading(path) as file:
-        stored = _first(file)
+        stored = _first(file, path)
         compression = COMPRESSIONS.get(magic(stored), "")
         if not compression:
             return Head(stored, "")
@@ -77,10 +77,10 @@ def _head(path: str) -> Head:
         return Head(content[:HEAD_BYTES], compression)
 
 
-def _first(file: BinaryIO) -> bytes:
+def _first(file: BinaryIO, path: str) -> bytes:
     """The first bytes as they are stored."""
     head = b""
-    while len(head) < HEAD_BYTES and (piece := file.read(HEAD_BYTES - len(head))):
+    while len(head) < HEAD_BYTES and (piece := read_from(file, path, HEAD_BYTES - len(head))):
         head += piece
     return head
 

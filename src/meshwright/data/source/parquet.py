@@ -19,7 +19,7 @@ from meshwright.data.documents import BATCH_BYTES
 from meshwright.data.needs import need
 from meshwright.data.source.damage import damaged
 from meshwright.data.source.jsonl import LONGEST_ID
-from meshwright.data.source.opening import FREE_BYTES, is_url, reading
+from meshwright.data.source.opening import FREE_BYTES, reading
 from meshwright.data.source.rejects import EXCERPT_BYTES
 from meshwright.data.source.rows import Rows
 
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     from meshwright.data.settings import Limits
     from meshwright.data.source.jsonl import Fields
+    from meshwright.data.source.unit import Input
 
 MAGIC = b"PAR1"
 _MOST_ROWS = 8192  # decoded at once
+_BUFFER_BYTES = 1 << 20  # read at once: without it, whole columns of a row group are
 _SHOWN_COLUMNS = 12
 
 
@@ -38,11 +40,12 @@ def group_bytes(path: str) -> tuple[int, ...]:
     """Bytes of each row group, uncompressed, all columns together."""
     with _parquet(path) as file:
         groups = file.metadata.num_row_groups
-        return tuple(max(0, file.metadata.row_group(i).total_byte_size) for i in range(groups))
+        with _told(path):
+            return tuple(max(0, file.metadata.row_group(i).total_byte_size) for i in range(groups))
 
 
 def parquet_rows(
-    path: str,
+    source: Input,
     groups: Sequence[int],
     fields: Fields,
     limits: Limits,
@@ -53,13 +56,14 @@ def parquet_rows(
     Raises InvalidInput where the file is damaged, lacks a column or has another type there.
     """
     names = [name for name in (fields.text, fields.id) if name]
-    row = given = 0
-    with _parquet(path, dictionaries=names) as file:
+    path, row, given = source.path, 0, 0
+    with _parquet(path, source.stamp, names) as file:
         _check_columns(file.schema_arrow, fields, path)
-        most = max(FREE_BYTES, int(limits.expansion * _stored_bytes(file)))
+        most = max(FREE_BYTES, int(limits.expansion * source.bytes))
         for batch in _batches(file, groups, names, path):
-            texts = _values(_column(batch, fields.text))
-            ids = _names(_values(_column(batch, fields.id))) if fields.id else []
+            with _told(path, row):
+                texts = _values(_column(batch, fields.text))
+                ids = _names(_values(_column(batch, fields.id))) if fields.id else []
             reasons = _refusals(texts.distinct, limits.document_bytes)
             refuse = partial(_refuse, texts.distinct, reasons, reject)
             for rows in _portions(texts, ids, row + 1, refuse):
@@ -96,29 +100,39 @@ def _bomb(path: str, most: int) -> InvalidInput:
 def parquet_records(path: str) -> Iterator[dict[str, Any]]:
     """Every row with all its columns, for small files."""
     with _parquet(path) as file:
-        for batch in file.iter_batches(256):
-            yield from batch.to_pylist()
+        names = [field.name for field in file.schema_arrow]
+        for batch in _batches(file, range(file.metadata.num_row_groups), names, path):
+            with _told(path):
+                records = batch.to_pylist()
+            yield from records
 
 
 @contextlib.contextmanager
-def _parquet(path: str, dictionaries: Sequence[str] = ()) -> Iterator[Any]:
-    """The file, its errors told as findings."""
+def _parquet(path: str, stamp: str = "", dictionaries: Sequence[str] = ()) -> Iterator[Any]:
+    """The file, opened; InvalidInput where that fails."""
     parquet = need("pyarrow.parquet", "reading parquet")
+    with reading(path, stamp) as file:
+        with _told(path):
+            opened = parquet.ParquetFile(
+                file,
+                read_dictionary=list(dictionaries),
+                buffer_size=_BUFFER_BYTES,
+                page_checksum_verification=True,
+            )
+        with opened:
+            yield opened
+
+
+@contextlib.contextmanager
+def _told(path: str, row: int = 0) -> Iterator[None]:
+    """Tells errors of the library as findings."""
     errors = need("pyarrow", "reading parquet").ArrowException
     try:
-        with contextlib.ExitStack() as stack:
-            source = stack.enter_context(reading(path)) if is_url(path) else path
-            yield stack.enter_context(
-                parquet.ParquetFile(
-                    source,
-                    read_dictionary=list(dictionaries),
-                    buffer_size=1 << 20,
-                    page_checksum_verification=True,
-                )
-            )
-    except (errors, OSError, ValueError, OverflowError) as error:
+        yield
+    except (errors, OSError, ValueError, LookupError, OverflowError, MemoryError) as error:
         reason = str(error).split("\n", 1)[0] or type(error).__name__
-        raise damaged(path, f"cannot be read as parquet: {reason}") from None
+        place = f" after row {row:,}" if row else ""
+        raise damaged(path, f"cannot be read as parquet{place}: {reason}") from None
 
 
 def _batches(file: Any, groups: Sequence[int], names: Sequence[str], path: str) -> Iterator[Any]:
@@ -130,18 +144,17 @@ def _batches(file: Any, groups: Sequence[int], names: Sequence[str], path: str) 
         facts = file.metadata.row_group(group)
         mean = max(1, facts.total_byte_size) / max(1, facts.num_rows)
         size = int(min(_MOST_ROWS, max(1, BATCH_BYTES / mean)))
-        for batch in file.iter_batches(size, row_groups=[group], columns=list(names)):
+        with _told(path, row):
+            batches = file.iter_batches(
+                size, row_groups=[group], columns=list(names), use_threads=False
+            )
+        while True:
+            with _told(path, row):
+                batch = next(batches, None)
+            if batch is None:
+                break
             row += len(batch)
             yield batch
-
-
-def _stored_bytes(file: Any) -> int:
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    return sum(
-        max(0, group.column(i).total_compressed_size)
-        for group in groups
-        for i in range(group.num_columns)
-    )
 
 
 def _check_columns(schema: Any, fields: Fields, path: str) -> None:

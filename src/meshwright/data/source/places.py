@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.names import nearest, question
 from meshwright.base.noun import dataclass
 from meshwright.data.source.kinds import kind_by_name, unread_ending
-from meshwright.data.source.opening import is_url
+from meshwright.data.source.opening import file_stamp, is_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,8 @@ def files_of(name: str, tell: Callable[[Finding], None]) -> list[Found]:
         return _stated([path], tell)
     if glob.has_magic(path):
         return _stated(_matching(path, tell), tell)
-    tell(_not_there(path))
+    folder = _existing(os.path.dirname(path) or ".")
+    tell(not_there(path, os.path.basename(path), _names_in(folder), folder))
     return []
 
 
@@ -65,9 +67,9 @@ def no_match(pattern: str, names: Iterable[str], folder: str) -> Finding:
     )
 
 
-def _not_there(path: str) -> Finding:
-    folder = _existing(os.path.dirname(path) or ".")
-    hint = _nearby(os.path.basename(path), _names_in(folder), folder)
+def not_there(path: str, wanted: str, names: Iterable[str], folder: str) -> Finding:
+    """No such file; `names` are what its folder holds."""
+    hint = _nearby(wanted, names, folder)
     return Finding(message="there is no such file", file=path, reason="not found", hint=hint)
 
 
@@ -78,7 +80,7 @@ def _nearby(wanted: str, names: Iterable[str], folder: str) -> str:
     if near:
         return question(os.path.join(folder, name) for name in near)
     if not known:
-        return f"{folder} is empty"
+        return f"{folder or 'its folder'} is empty or not there"
     more = ", ..." if len(known) > _SHOWN else ""
     return f"in {folder} there are {', '.join(known[:_SHOWN])}{more}"
 
@@ -165,22 +167,28 @@ def _stated(paths: Iterable[str], tell: Callable[[Finding], None]) -> list[Found
         try:
             path.encode()
             state = os.stat(path)
-            if not os.access(path, os.R_OK):
-                raise PermissionError(13, "Permission denied")
         except UnicodeEncodeError:
             tell(_unprintable(path))
         except OSError as error:
             tell(Finding(message=f"cannot be read: {error.strerror}", file=path))
         else:
+            if not stat.S_ISREG(state.st_mode):
+                tell(_not_regular(path))
+                continue
             found.append(
                 Found(
                     path=path,
                     bytes=state.st_size,
-                    stamp=f"{state.st_mtime_ns}-{state.st_size}",
+                    stamp=file_stamp(state),
                     identity=(state.st_dev, state.st_ino),
                 )
             )
     return found
+
+
+def _not_regular(path: str) -> Finding:
+    hint = "pipe it in instead: COMMAND | meshwright data build - ..."
+    return Finding(message="is a pipe or device, which can be read only once", file=path, hint=hint)
 
 
 def _unprintable(path: str) -> Finding:

@@ -79,7 +79,7 @@ def _span_rows(
 
         fields = Fields(settings.text_field, settings.id_field)
         groups = range(span.start, span.stop)
-        return (yield from parquet_rows(source.path, groups, fields, limits, reject))
+        return (yield from parquet_rows(source, groups, fields, limits, reject))
     with opened(source, span.start, span.stop, limits=limits) as chunks:
         if source.format == "jsonl":
             fields = Fields(settings.text_field, settings.id_field)

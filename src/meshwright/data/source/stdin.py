@@ -5,7 +5,8 @@ an interruption. So all of it is first written to `folder/stdin`: under another 
 comes in, so that a file of the final name is always whole. What is piped in again for a second run
 is compared by its hash (it is in the stamp, which the keys of units hold): the same bytes go on
 where the first run stopped, other bytes take the place of the old. Without anything piped in, on a
-terminal or from /dev/null, the file of the earlier run is used.
+terminal or from /dev/null, the file of the earlier run is used. That the command in front of the
+pipe failed cannot be seen from here, unless what it sent is compressed: see your shell's pipefail.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ def kept_stdin(folder: Path | None, stream: BinaryIO | None = None) -> Found:
     """The file that standard input was written to; InvalidInput where there is no input at all."""
     if folder is None:
         raise _refusal("standard input cannot be read here", "name a file instead of -")
-    stream = stream or sys.stdin.buffer
+    stream = stream or getattr(sys.stdin, "buffer", None)
     final = folder / "stdin"
     try:
-        if not stream.isatty():
+        if stream is not None and not stream.isatty():
             _keep(stream, final)
         return _found(final)
     except FileNotFoundError:
@@ -50,6 +51,8 @@ def _keep(stream: BinaryIO, final: Path) -> None:
     if not first and final.exists():
         return
     final.parent.mkdir(parents=True, exist_ok=True)
+    for stale in final.parent.glob(f"{final.name}.*.part"):
+        stale.unlink(missing_ok=True)
     part = final.with_name(f"{final.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.names import did_you_mean
 from meshwright.data.needs import need
-from meshwright.data.source.places import Found, chosen, no_match
+from meshwright.data.source.places import Found, chosen, no_match, not_there
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,12 +18,49 @@ _CHANGES = ("ETag", "etag", "md5Hash", "checksum", "mtime", "LastModified", "las
 
 
 def open_url(url: str) -> BinaryIO:
-    """The file at a URL, read ahead in blocks; OSError where it cannot be."""
+    """The file at a URL, read ahead in blocks; every error of its library becomes an OSError."""
     system, path = system_of(url)
     try:
-        return cast("BinaryIO", system.open(path, "rb"))
-    except (ValueError, RuntimeError, ImportError) as error:
-        raise OSError(str(error)) from None
+        return cast("BinaryIO", _Remote(system.open(path, "rb")))
+    except Exception as error:  # each protocol's library has errors of its own
+        raise OSError(_first_line(error)) from None
+
+
+class _Remote(io.RawIOBase):
+    """A file of fsspec whose errors are OSErrors."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return int(_tried(self._file.seek, offset, whence))
+
+    def read(self, count: int = -1) -> bytes:
+        return bytes(_tried(self._file.read, count))
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+
+def _tried(call: Callable[..., Any], *arguments: int) -> Any:
+    try:
+        return call(*arguments)
+    except Exception as error:
+        raise OSError(_first_line(error)) from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0] or type(error).__name__
 
 
 def system_of(url: str) -> tuple[Any, str]:
@@ -64,12 +102,13 @@ def url_files(url: str, tell: Callable[[Finding], None]) -> list[Found]:
         if facts.get("type") == "directory":
             inside = system.find(path, detail=True)
             names = chosen(url, sorted(inside), tell)
-            return _found(system, {name: inside[name] for name in names}, tell)
-        return _found(system, {path: facts}, tell, url=url)
+            return _found({name: inside[name] for name in names}, url, tell)
+        return _found({path: facts}, url, tell, single=True)
     except FileNotFoundError:
-        tell(Finding(message="there is no such file", file=url, reason="not found"))
+        folder, _, wanted = path.rpartition("/")
+        tell(not_there(url, wanted, _names_in(system, folder), folder))
     except Exception as error:  # each protocol's library has errors of its own
-        reason = str(error).split("\n", 1)[0] or type(error).__name__
+        reason = _first_line(error)
         tell(Finding(message=f"cannot be read: {reason}", file=url, reason=reason))
     return []
 
@@ -86,25 +125,29 @@ def _matching(system: Any, url: str, path: str, tell: Callable[[Finding], None])
     }
     if not matches:
         folder = path.partition("*")[0].rpartition("/")[0]
-        try:
-            there = [name.rpartition("/")[2] for name in system.ls(folder, detail=False)]
-        except (OSError, ValueError):
-            there = []
-        tell(no_match(url, there, folder or "/"))
-    return _found(system, matches, tell)
+        tell(no_match(url, _names_in(system, folder), folder))
+    return _found(matches, url, tell)
+
+
+def _names_in(system: Any, folder: str) -> list[str]:
+    """What else there is, for a hint; nothing where that cannot be told."""
+    try:
+        return [name.rpartition("/")[2] for name in system.ls(folder, detail=False)]
+    except Exception:  # each protocol's library has errors of its own
+        return []
 
 
 def _found(
-    system: Any,
     files: Mapping[str, Mapping[str, Any]],
+    url: str,
     tell: Callable[[Finding], None],
     *,
-    url: str = "",
+    single: bool = False,
 ) -> list[Found]:
-    """Files of a listing, sorted by name; `url` where there is one, as it was given."""
+    """Files of a listing, sorted by name; a single one has the URL that was given."""
     found = []
     for name in sorted(files):
-        full = url or str(system.unstrip_protocol(name))
+        full = url if single else _full(url, name)
         size = files[name].get("size")
         if not isinstance(size, int):
             hint = "download it first, or name a server that does"
@@ -112,3 +155,12 @@ def _found(
             continue
         found.append(Found(path=full, bytes=size, stamp=stamp_of(files[name]), identity=(full,)))
     return found
+
+
+def _full(url: str, name: str) -> str:
+    """The URL of a file that was found by another, whose protocols it goes through too."""
+    links = url.split("::")
+    place = next(i for i, link in enumerate(links) if "://" in link)
+    protocol = links[place].partition("://")[0]
+    links[place] = name if "://" in name else f"{protocol}://{name}"
+    return "::".join(links)
