@@ -28,3 +28,8 @@ def shard_name(split: str, number: int) -> str:
 def is_ours(name: str) -> bool:
     """Whether a build writes a file of that name into its output folder itself."""
     return _OURS.match(name) is not None
+
+
+def printable(path: str) -> str:
+    """A path as valid Unicode: bytes that are no UTF-8 are spelled out."""
+    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +11,13 @@ from meshwright.data.needs import need
 from meshwright.data.reasons import REASONS
 from meshwright.data.shards import names
 from meshwright.data.shards.hashed import Written, digest_of
-from meshwright.data.shards.names import shard_name
+from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
 from meshwright.data.stages.chain import EXAMPLES
 from meshwright.data.stages.fates import fates_of
+from meshwright.data.stages.lines import before, rejected
+from meshwright.data.stages.scanned import scanned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,9 +74,13 @@ class Account:
     def _add_examples(self, number: int, fates: Fates) -> None:
         """The first few of each reason; those of the scan know how their text begins."""
         record = self.job.store.record("scan", number) or {}
+        ahead = before(self.job.store, number)
         for reason, found in record.get("examples", {}).items():
             held = self.examples.setdefault(reason, [])
-            held += found[: EXAMPLES - len(held)]
+            held += [
+                {**one, "line": one["line"] + ahead.get(one["input"], 0)}
+                for one in found[: EXAMPLES - len(held)]
+            ]
         for file in (record.get("inputs") or {}).values():
             count = int(file.get("rejected", 0))
             self.rejected[""] = self.rejected.get("", 0) + count
@@ -97,9 +102,9 @@ class Account:
         found = []
         for flat in largest[:_CLUSTERS].tolist():
             unit = int(np.searchsorted(self._bounds, flat, side="right")) - 1
-            survivors = self.job.store.column("scan", unit, "survivors")
-            row = survivors["row"][flat - self._bounds[unit]]
-            place = self.job.store.column("scan", unit, "documents")[row]
+            found_unit = scanned(self.job, unit)
+            row = found_unit.survivors["row"][flat - self._bounds[unit]]
+            place = found_unit.documents[row]
             found.append((int(place["input"]), int(place["line"]), int(self._repeated[flat])))
         return found
 
@@ -180,21 +185,14 @@ def _languages(job: Job) -> list[str]:
     return list(CODES)
 
 
-def printable(path: str) -> str:
-    """A path as valid Unicode: bytes that are no UTF-8 are spelled out."""
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
-
-
 def _write_rejected(job: Job, folder: Path) -> dict[str, Written]:
     """One line for each that could not be read, in the order of the input; no file for none."""
-    found = [job.store.folder("scan", unit.number) / names.REJECTED for unit in job.units]
-    found = [path for path in found if path.is_file() and path.stat().st_size]
-    if not found:
-        return {}
     path, part = folder / names.REJECTED, folder / f"{names.REJECTED}.part"
     with part.open("wb") as file:
-        for each in found:
-            with each.open("rb") as lines:
-                shutil.copyfileobj(lines, file)
+        for unit in job.units:
+            file.writelines(rejected(job, unit.number))
+    if not part.stat().st_size:
+        part.unlink()
+        return {}
     part.replace(path)
     return {names.REJECTED: digest_of(path)}

@@ -22,7 +22,7 @@ from meshwright.data.shards.manifest import (
     StrategyRecord,
     Vocabulary,
 )
-from meshwright.data.stages.account import printable
+from meshwright.data.shards.names import printable
 from meshwright.data.stages.arrange import shards_of
 
 if TYPE_CHECKING:
