@@ -6,14 +6,16 @@ count from the start of the file. It holds `before`, rows of `BEFORE`, ascending
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.data.shards.names import REJECTED, printable
 from meshwright.data.work.keys import key_of, keys_read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -50,6 +52,20 @@ def before(store: Store, unit: int) -> Mapping[int, int]:
     rows = store.column("lines", 0, "before")
     first, last = np.searchsorted(rows["unit"], [unit, unit + 1])
     return {int(row["input"]): int(row["lines"]) for row in rows[first:last]}
+
+
+def rejected(job: Job, unit: int) -> Iterator[bytes]:
+    """The lines of a scan unit's rejected.jsonl, each place as in its whole file."""
+    ahead = before(job.store, unit)
+    by_path = {printable(job.inputs[input].path): lines for input, lines in ahead.items()}
+    with (job.store.folder("scan", unit) / REJECTED).open("rb") as lines:
+        for line in lines:
+            if not by_path:
+                yield line
+                continue
+            record = json.loads(line)
+            record["line"] += by_path.get(record["file"], 0)
+            yield json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
 def in_file(documents: NDArray[Any], ahead: Mapping[int, int]) -> NDArray[Any]:

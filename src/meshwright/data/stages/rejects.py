@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.words import shown
+from meshwright.data.shards.names import REJECTED, printable
 from meshwright.data.source.rejects import REJECTS
-from meshwright.data.stages.scan import REJECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +66,7 @@ class Judge:
 
     def _bad(self, found: int) -> Iterator[tuple[dict[str, Any], int]]:
         """The bad lines of one input, each with the lines that lie before its unit's stretch."""
-        path, ahead = self.job.inputs[found].path, 0
+        path, ahead = printable(self.job.inputs[found].path), 0
         for number in self._units[found]:
             file = self.job.store.folder("scan", number) / REJECTED
             with file.open(encoding="utf-8", errors="replace") as lines:

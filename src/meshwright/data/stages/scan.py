@@ -16,6 +16,7 @@ import numpy as np
 
 from meshwright.data.documents import bounds_of
 from meshwright.data.needs import need
+from meshwright.data.shards.names import REJECTED, printable
 from meshwright.data.stages.chain import Batch, Tally, chain_of, run_chain
 from meshwright.data.stages.layout import BLOCK, DOCUMENT, SURVIVOR
 from meshwright.data.stages.scanned import TEXT
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from meshwright.data.stages.layout import Job
     from meshwright.data.work.store import Draft
 
-REJECTED = "rejected.jsonl"
 _LEVEL = 1  # of zstd: the text is read twice at most
 _EXCERPT_BYTES = 400
 
@@ -107,7 +107,7 @@ def _rejecting(job: Job, file: Any, counts: dict[int, int]) -> Callable[[Rejecte
     def reject(found: Rejected) -> None:
         counts[found.input] = counts.get(found.input, 0) + 1
         record = {
-            "file": job.inputs[found.input].path,
+            "file": printable(job.inputs[found.input].path),
             "line": found.line,
             "reason": found.reason,
             "excerpt": found.excerpt[:_EXCERPT_BYTES].decode(errors="replace"),
