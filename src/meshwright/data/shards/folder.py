@@ -24,13 +24,37 @@ if TYPE_CHECKING:
     from meshwright.data.shards.plan import Plan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Shard:
     """One opened shard."""
 
     record: ShardRecord
     indexed: Indexed
     plan: Plan
+
+    @cached_property
+    def by_document(self) -> NDArray[np.int64]:
+        """The pieces in the order of documents, and of their place in them [pieces]."""
+        pieces = self.plan.pieces
+        return np.lexsort((pieces["offset"], pieces["document"]))
+
+    def piece(self, piece: Any) -> NDArray[Any]:
+        """The tokens of a row of `layout.PIECE`."""
+        start = int(piece["start"])
+        return self.indexed[int(piece["sequence"])][start : start + int(piece["length"])]
+
+    def pieces_of(self, document: int) -> NDArray[Any]:
+        """The pieces of a document, in its order."""
+        order = self.by_document
+        bounds = np.searchsorted(
+            self.plan.pieces["document"], [document, document + 1], sorter=order
+        )
+        return np.asarray(self.plan.pieces[order[bounds[0] : bounds[1]]])
+
+    def document(self, document: int) -> NDArray[Any]:
+        """The tokens of a document, its EOD included; empty when the shard has none such."""
+        parts = [self.piece(piece) for piece in self.pieces_of(document)]
+        return np.concatenate([self.indexed.tokens[:0], *parts])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.data.needs import need
-from meshwright.data.shards.names import MANIFEST
+from meshwright.data.shards.names import MANIFEST, is_safe, is_shard
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,7 +183,31 @@ def decoded(text: bytes, path: Path) -> Manifest:
         raise _wrong(path, f"is of format {found.format}; this version reads {FORMAT}")
     if _text(found) != text or digest(found) != found.digest:
         raise _wrong(path, "was changed after it was written: its digest does not fit")
+    if complaint := _complaint(found):
+        raise _wrong(path, complaint)
     return found
+
+
+def _complaint(found: Manifest) -> str:
+    """What no build writes and a reader could stumble over; "" for nothing."""
+    vocabulary, packed = found.vocabulary, found.packed
+    if vocabulary is not None:
+        if vocabulary.dtype not in ("<u2", "<i4"):
+            return f"names the type {vocabulary.dtype!r}; ids are <u2 or <i4"
+        if not 0 <= vocabulary.pad_id < vocabulary.vocab_size <= 2**31:
+            return f"has pad id {vocabulary.pad_id} of {vocabulary.vocab_size} ids"
+    if packed is not None:
+        if not 0 < packed.seq_len < 2**31:
+            return f"has rows of {packed.seq_len} tokens"
+        if packed.layout not in ("documents", "rows"):
+            return f"has the layout {packed.layout!r}; documents and rows are known"
+    for shard in found.shards:
+        if not is_shard(shard.name, shard.split):
+            return f"names a shard {shard.name!r} of {shard.split!r}"
+        if min(shard.documents, shard.tokens, shard.rows, shard.pieces) < 0:
+            return f"counts below 0 in {shard.name}"
+    unsafe = [name for name in found.files if not is_safe(name)]
+    return f"names {unsafe[0]!r}, which no build writes into its folder" if unsafe else ""
 
 
 def _text(manifest: Manifest) -> bytes:

@@ -18,6 +18,7 @@ _OURS = pattern(
     r"|text-\d{5,9}\.parquet\Z|documents\.parquet\Z|rejected\.jsonl\Z"
     r"|config\.toml\Z|manifest\.json\Z"
 )
+_PLAIN = pattern(r"(?!\.)[\w.+-]{1,200}\Z")
 
 
 def shard_name(split: str, number: int) -> str:
@@ -33,3 +34,16 @@ def is_ours(name: str) -> bool:
 def printable(path: str) -> str:
     """A path as valid Unicode: bytes that are no UTF-8 are spelled out."""
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def is_shard(name: str, split: str) -> bool:
+    """Whether a build calls a shard of that split so."""
+    return split in SPLITS and name.startswith(f"{split}-") and is_ours(f"{name}.bin")
+
+
+def is_safe(name: str) -> bool:
+    """Whether a name in a manifest is that of a file inside the folder, by its letters alone."""
+    if is_ours(name):
+        return name != MANIFEST
+    folder, _, file = name.partition("/")
+    return folder == TOKENIZER and _PLAIN.match(file) is not None
