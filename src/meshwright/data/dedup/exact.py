@@ -23,6 +23,6 @@ if TYPE_CHECKING:
 def exact_keys(documents: Documents) -> NDArray[np.uint64]:
     """XXH3 (128 bits, seed 0) of each document's text: uint64 [documents, 2], high half first."""
     digest = need("xxhash", "exact dedup").xxh3_128_digest
-    text, bounds = memoryview(np.ascontiguousarray(documents.text)), documents.bounds.tolist()
+    text, bounds = np.ascontiguousarray(documents.text).data, documents.bounds.tolist()
     digests = [digest(text[a:b]) for a, b in pairwise(bounds)]
     return np.frombuffer(b"".join(digests), dtype=">u8").reshape(-1, 2).astype(np.uint64)

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from array import array
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from meshwright.data.dedup.likely import differing
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from meshwright.data.dedup.links import Buckets
+    from meshwright.data.dedup.likely import Sketches
+    from meshwright.data.dedup.links import Buckets, Numbers
     from meshwright.data.dedup.shingles import Hashes
+
+_FEW = 3  # comparisons that are not worth the outlines
+_OUTLINE_BITS = 12  # of a shingle's hash, which say the place of its bit
+
+
+class Sets(Protocol):
+    """The sets of shingles of some documents."""
+
+    @property
+    def sketches(self) -> Sketches:
+        """What tells unlike documents apart, [words, documents]."""
+
+    def shingles(self, document: int) -> Hashes:
+        """The distinct shingles of a document, sorted."""
 
 
 class Repeat(NamedTuple):
@@ -24,27 +40,28 @@ class Repeat(NamedTuple):
 
 
 def repeats(
-    buckets: Buckets,
-    sizes: NDArray[np.integer],
-    *,
-    shingles: Callable[[int], Hashes],
-    threshold: float,
+    buckets: Buckets, sets: Sets, *, threshold: float, most_differing: int
 ) -> Iterator[Repeat]:
     """The documents that go, in order.
 
-    Document i, of sizes[i] distinct shingles `shingles(i)` (sorted), goes iff its similarity with
-    an earlier kept document of one of its buckets is at least `threshold`; the earliest counts.
-    Only kept ones are compared with, so a thousand copies of one text cost a thousand comparisons.
+    A document goes iff its similarity with an earlier kept document of one of its buckets is at
+    least `threshold`. They are tried by how few places their sketches differ in, then by age, and
+    passed over when these are more than `most_differing`. Only kept ones are compared with, so a
+    thousand copies of one text cost a thousand comparisons.
     """
-    kept: dict[int, list[int]] = {}
+    kept: dict[int, array[int]] = {}
+    comparing = _Comparing(sets, threshold)
     for document, mine in _memberships(buckets):
-        earlier = sorted({one for bucket in mine for one in kept.get(bucket, ())})
-        found = _first_like(document, earlier, sizes, shingles=shingles, threshold=threshold)
+        earlier = [kept[bucket] for bucket in mine if bucket in kept]
+        found = None
+        if earlier:
+            alike = _alike(document, earlier, sets, most_differing)
+            found = comparing.first_like(document, alike)
         if found is not None:
             yield found
             continue
         for bucket in mine:
-            kept.setdefault(bucket, []).append(document)
+            kept.setdefault(bucket, array("q")).append(document)
 
 
 def jaccard(one: Hashes, other: Hashes) -> float:
@@ -65,23 +82,59 @@ def _memberships(buckets: Buckets) -> Iterator[tuple[int, list[int]]]:
         yield document, owners[edges[place] : edges[place + 1]]
 
 
-def _first_like(
-    document: int,
-    earlier: Sequence[int],
-    sizes: NDArray[np.integer],
-    *,
-    shingles: Callable[[int], Hashes],
-    threshold: float,
-) -> Repeat | None:
-    """The first of `earlier` that is similar enough; sizes too unlike are passed over."""
-    if not earlier:
+def _alike(document: int, earlier: list[array[int]], sets: Sets, most: int) -> Numbers:
+    """Those of `earlier` whose sketches are like the document's, each once, the likest first."""
+    numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
+    places = differing(sets.sketches[:, numbers] ^ sets.sketches[:, document, None])
+    close = places <= most
+    found = np.unique((places[close].astype(np.int64) << 32) + numbers[close])
+    return found & 0xFFFFFFFF
+
+
+class _Comparing:
+    """Comparisons of sets, most of those that would fail saved by outlines.
+
+    An outline has a bit for each value of the leading bits of a shingle's hash, set where the set
+    has such a shingle. Each bit that one outline has and the other lacks stands for at least one
+    shingle that is not shared, which bounds the similarity from above.
+    """
+
+    def __init__(self, sets: Sets, threshold: float) -> None:
+        count = sets.sketches.shape[1]
+        self.sets = sets
+        self.threshold = threshold
+        self._sizes = np.full(count, -1, dtype=np.int64)  # of those that have an outline
+        self._outlines = np.zeros((count, (1 << _OUTLINE_BITS) // 64), dtype=np.uint64)
+
+    def first_like(self, document: int, tried: Numbers) -> Repeat | None:
+        """The first of those tried that is similar enough."""
+        own = self.sets.shingles(document)
+        possible = tried if len(tried) <= _FEW else self._possible(document, tried)
+        for other in possible.tolist():
+            similarity = jaccard(own, self.sets.shingles(other))
+            if similarity >= self.threshold:
+                return Repeat(document, other, similarity)
         return None
-    own, size = shingles(document), int(sizes[document])
-    for other in earlier:
-        least, most = sorted((size, int(sizes[other])))
-        if least < threshold * most * (1 - 1e-9):  # J is at most least / most
-            continue
-        similarity = jaccard(own, shingles(other))
-        if similarity >= threshold:
-            return Repeat(document, other, similarity)
-    return None
+
+    def _possible(self, document: int, tried: Numbers) -> Numbers:
+        """Those tried that may be similar enough."""
+        self._draw([document])
+        self._draw(tried[self._sizes[tried] < 0].tolist())
+        outline, outlines = self._outlines[document], self._outlines[tried]
+        crossed = outlines ^ outline
+        own = np.bitwise_count(crossed & outline).sum(axis=1, dtype=np.int64)
+        theirs = np.bitwise_count(crossed & outlines).sum(axis=1, dtype=np.int64)
+        size, sizes = self._sizes[document], self._sizes[tried]
+        shared = np.minimum(size - own, sizes - theirs)
+        possible = shared >= self.threshold * (size + sizes - shared) * (1 - 1e-9)
+        found: Numbers = tried[possible]
+        return found
+
+    def _draw(self, documents: list[int]) -> None:
+        """Makes the outlines of some documents."""
+        for document in documents:
+            shingles = self.sets.shingles(document)
+            bits = np.zeros(1 << _OUTLINE_BITS, dtype=np.bool_)
+            bits[shingles >> np.uint64(64 - _OUTLINE_BITS)] = True
+            self._outlines[document] = np.packbits(bits).view(np.uint64)
+            self._sizes[document] = len(shingles)

@@ -87,7 +87,8 @@ def _in_part(keys: Keys, *, part: int, parts: int) -> NDArray[np.bool_] | slice:
     """Which keys lie in one of so many equal stretches of their range."""
     if parts == 1:
         return slice(None)
-    return (keys >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32) == part
+    found: NDArray[np.bool_] = (keys >> np.uint64(32)) * np.uint64(parts) >> np.uint64(32) == part
+    return found
 
 
 def distinct(parts: Iterable[Buckets]) -> Buckets:
@@ -116,6 +117,25 @@ def reordered(buckets: Buckets, order: Numbers) -> Buckets:
     return Buckets(buckets.members[place], bounds)
 
 
+def pairs_in(buckets: Buckets, *, largest: int) -> tuple[Numbers, Buckets]:
+    """All pairs within buckets of at most `largest`, each once [n, 2]; and the larger buckets."""
+    small = buckets.sizes <= largest
+    found = [np.zeros((0, 2), dtype=np.int64)]
+    for size in np.unique(buckets.sizes[small]).tolist():
+        rows = buckets.take(buckets.sizes == size).members.reshape(-1, size)
+        one, other = np.triu_indices(size, 1)
+        found.append(np.stack((rows[:, one].ravel(), rows[:, other].ravel()), axis=1))
+    pairs = np.concatenate(found)
+    codes = np.unique(pairs[:, 0] << 32 | pairs[:, 1])
+    return np.stack((codes >> 32, codes & 0xFFFFFFFF), axis=1), buckets.take(~small)
+
+
+def joined(pairs: Numbers, buckets: Buckets) -> Buckets:
+    """Pairs as buckets, and then the others."""
+    sizes = np.concatenate((np.full(len(pairs), 2, dtype=np.int64), buckets.sizes))
+    return Buckets(np.concatenate((pairs.ravel(), buckets.members)), bounds_of(sizes))
+
+
 def components(buckets: Buckets, documents: int) -> Numbers:
     """The least document that each of `documents` is linked with through any buckets.
 
@@ -135,13 +155,14 @@ def components(buckets: Buckets, documents: int) -> Numbers:
             labels = higher
 
 
-def groups_of(labels: Numbers, sizes: Numbers, *, target: int) -> Numbers:
+def groups_of(labels: Numbers, sizes: NDArray[np.integer], *, target: int) -> Numbers:
     """A group for each document, from 0: components in order, until their sizes reach `target`."""
     roots, component = np.unique(labels, return_inverse=True)
     weights = np.zeros(len(roots), dtype=np.int64)
     np.add.at(weights, component, sizes)
     before = np.cumsum(weights) - weights
-    return np.unique(before // target, return_inverse=True)[1][component]
+    group: Numbers = np.unique(before // target, return_inverse=True)[1]
+    return group[component]
 
 
 def _firsts(buckets: Buckets) -> Numbers:

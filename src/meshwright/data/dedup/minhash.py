@@ -40,16 +40,33 @@ _REPEATED = 1 << 12  # comparisons from which a document's shingles are made dis
 
 
 def band_keys(table: Words, settings: Dedup) -> Hashes:
-    """The keys of each document, uint64 [documents, bands] (Fortran order); no words: all 0."""
+    """The keys of each document and then its sketch: uint64 [documents, key_columns(settings)].
+
+    The first `bands` columns are the keys, 0 for a document without words. The others hold the low
+    byte of each minimum, its sketch (see `likely`). The
+    array is in Fortran order, so that a column of it is read at one go.
+    """
     hashes, bounds = shingles_of(table, settings.shingle_words)
-    keys = np.empty((len(bounds) - 1, settings.bands), dtype=np.uint64, order="F")
+    keys = np.zeros((len(bounds) - 1, key_columns(settings)), dtype=np.uint64, order="F")
     slots = settings.bands * settings.rows
     for start in range(0, len(keys), _DOCUMENTS):
         edges = bounds[start : start + _DOCUMENTS + 1]
         minima = sketch(hashes[edges[0] : edges[-1]], edges - edges[0], slots)
-        keys[start : start + len(minima)] = _banded(minima, bands=settings.bands)
+        rows = keys[start : start + len(minima)]
+        rows[:, : settings.bands] = _banded(minima, bands=settings.bands)
+        rows[:, settings.bands :] = _packed(minima)
     keys[np.diff(bounds) == 0] = NO_KEY
     return keys
+
+
+def key_columns(settings: Dedup) -> int:
+    """Columns of the array of `band_keys`."""
+    return settings.bands + -(-settings.bands * settings.rows // 8)
+
+
+def sketches_of(rows: Hashes, settings: Dedup) -> Hashes:
+    """The sketches in rows of `band_keys`, eight places to a number: [numbers, documents]."""
+    return np.ascontiguousarray(rows[:, settings.bands :].T)
 
 
 def sketch(hashes: Hashes, bounds: Bounds, slots: int) -> Hashes:
@@ -150,6 +167,13 @@ def _banded(minima: Hashes, *, bands: int) -> Hashes:
     mix(keys)
     keys[keys == NO_KEY] = np.uint64(1)
     return keys
+
+
+def _packed(minima: Hashes) -> Hashes:
+    """The low byte of every minimum, eight to a number."""
+    low = np.zeros((len(minima), -(-minima.shape[1] // 8) * 8), dtype=np.uint8)
+    low[:, : minima.shape[1]] = minima & np.uint64(0xFF)
+    return low.view(np.uint64)
 
 
 def _rehashed(hashes: Hashes, number: int) -> Hashes:

@@ -42,7 +42,7 @@ def shingles_of(table: Words, words: int) -> tuple[Hashes, Bounds]:
     windows = _windows(hashes, words)
     for length in range(1, words):
         _whole(hashes, bounds[:-1][counts == length], length=length, windows=windows)
-    is_shingle = np.ones(len(hashes), dtype=bool)
+    is_shingle = np.ones(len(hashes), dtype=np.bool_)
     for cut in range(1, words):  # the last windows of a document reach into the next one
         is_shingle[bounds[1:][counts >= cut] - cut] = False
     is_shingle[bounds[:-1][(counts > 0) & (counts < words)]] = True
@@ -53,10 +53,12 @@ def shingles_of(table: Words, words: int) -> tuple[Hashes, Bounds]:
 def shingle_sets(table: Words, words: int) -> tuple[Hashes, Bounds]:
     """As `shingles_of`, but of every document the distinct ones, sorted."""
     hashes, bounds = shingles_of(table, words)
-    edges = bounds.tolist()
-    sets = [np.unique(hashes[a:b]) for a, b in pairwise(edges)]
-    lengths = np.array([len(one) for one in sets], dtype=np.int64)
-    return np.concatenate(sets) if sets else hashes[:0], bounds_of(lengths)
+    for first, last in pairwise(bounds.tolist()):
+        hashes[first:last].sort()
+    is_new = np.ones(len(hashes), dtype=np.bool_)
+    is_new[1:] = hashes[1:] != hashes[:-1]
+    is_new[bounds[:-1][np.diff(bounds) > 0]] = True
+    return hashes[is_new], bounds_of(is_new.astype(np.int8))[bounds]
 
 
 def mix(values: Hashes) -> None:

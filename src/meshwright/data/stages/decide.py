@@ -12,10 +12,13 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.data.dedup.greedy import repeats
+from meshwright.data.dedup.likely import most_differing
 from meshwright.data.dedup.links import Buckets
+from meshwright.data.dedup.minhash import key_columns, sketches_of
 from meshwright.data.reasons import CODES
 from meshwright.data.stages.layout import DROPPED
 from meshwright.data.stages.link import link_units
+from meshwright.data.stages.scanned import scanned
 from meshwright.data.stages.shingle import candidates_of, rows_of
 from meshwright.data.work.keys import key_of, keys_read
 
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
 
     from meshwright.data.dedup.greedy import Repeat
     from meshwright.data.stages.layout import Job
-    from meshwright.data.work.store import Store
 
 
 def decide_units(job: Job) -> Mapping[int, int]:
@@ -50,16 +52,15 @@ def key_decide(job: Job, number: int) -> str:
 def run_decide(job: Job, number: int) -> None:
     """Makes the unit of one group."""
     members = _members(job, number)
-    sets = _sets_of(job.store, members)
     found = repeats(
         _buckets(job, number),
-        sets.sizes,
-        shingles=sets.shingles,
+        _sets_of(job, members),
         threshold=job.build.dedup.threshold,
+        most_differing=most_differing(job.build.dedup),
     )
     with job.store.writing("decide", number, key=key_decide(job, number)) as draft:
         draft.write_column("dropped", rows := _dropped(members, found))
-        draft.facts |= {"members": len(members), "dropped": len(rows)}
+        draft.facts.update({"members": len(members), "dropped": len(rows)})
 
 
 def dropped_of(job: Job, scan_unit: int) -> NDArray[Any]:
@@ -71,14 +72,14 @@ def dropped_of(job: Job, scan_unit: int) -> NDArray[Any]:
         groups = np.unique(candidates_of(job, scan_unit)["group"]).tolist()
         columns = (job.store.column("decide", group, "dropped") for group in groups)
         parts += [rows_of(column, scan_unit) for column in columns]
-    rows = np.concatenate(parts)
-    return rows[np.argsort(rows["survivor"])]
+    rows: NDArray[Any] = np.concatenate(parts)
+    return np.sort(rows, order="survivor")
 
 
 def _members(job: Job, number: int) -> NDArray[Any]:
     """The members of a group, as `link.MEMBER`."""
     first, last = job.store.column("link", 0, "group_bounds")[number : number + 2]
-    return np.asarray(job.store.column("link", 0, "members")[first:last])
+    return np.array(job.store.column("link", 0, "members")[first:last])
 
 
 def _buckets(job: Job, number: int) -> Buckets:
@@ -91,36 +92,39 @@ def _buckets(job: Job, number: int) -> Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sets:
-    """The sets of shingles of a group's members, mapped from their units."""
+    """The sketches of a group's members, and their sets of shingles, mapped from their units."""
 
     columns: Mapping[int, NDArray[np.uint64]]  # by unit
     units: tuple[int, ...]
     starts: tuple[int, ...]
-    sizes: NDArray[np.int64]
+    stops: tuple[int, ...]
+    sketches: NDArray[np.uint64]
 
-    def shingles(self, member: int) -> NDArray[np.uint64]:
-        start = self.starts[member]
-        return self.columns[self.units[member]][start : start + int(self.sizes[member])]
+    def shingles(self, document: int) -> NDArray[np.uint64]:
+        column = self.columns[self.units[document]]
+        return column[self.starts[document] : self.stops[document]]
 
 
-def _sets_of(store: Store, members: NDArray[Any]) -> _Sets:
-    """Where the shingles of each member lie."""
-    starts = np.zeros(len(members), dtype=np.int64)
-    sizes = np.zeros(len(members), dtype=np.int64)
+def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
+    """The sketch of each member, and where its shingles lie."""
+    dedup = job.build.dedup
+    edges = np.zeros((2, len(members)), dtype=np.int64)
+    sketches = np.zeros((key_columns(dedup) - dedup.bands, len(members)), dtype=np.uint64)
     columns: dict[int, NDArray[np.uint64]] = {}
     for unit in np.unique(members["unit"]).tolist():
         mine = members["unit"] == unit
-        place = np.searchsorted(
-            store.column("shingle", unit, "survivors"), members["survivor"][mine]
-        )
-        bounds = store.column("shingle", unit, "bounds")
-        starts[mine], sizes[mine] = bounds[place], bounds[place + 1] - bounds[place]
-        columns[unit] = np.asarray(store.column("shingle", unit, "hashes"))
+        survivors = members["survivor"][mine]
+        place = np.searchsorted(job.store.column("shingle", unit, "survivors"), survivors)
+        bounds = job.store.column("shingle", unit, "bounds")
+        edges[:, mine] = bounds[place], bounds[place + 1]
+        sketches[:, mine] = sketches_of(scanned(job, unit).bands[survivors], dedup)
+        columns[unit] = np.asarray(job.store.column("shingle", unit, "hashes"))
     return _Sets(
         columns=columns,
         units=tuple(members["unit"].tolist()),
-        starts=tuple(starts.tolist()),
-        sizes=sizes,
+        starts=tuple(edges[0].tolist()),
+        stops=tuple(edges[1].tolist()),
+        sketches=sketches,
     )
 
 

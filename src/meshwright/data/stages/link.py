@@ -10,10 +10,12 @@ buckets from group_buckets[g] to group_buckets[g + 1].
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.data.dedup.likely import likely, most_differing
 from meshwright.data.dedup.links import (
     Buckets,
     buckets_of,
@@ -23,6 +25,7 @@ from meshwright.data.dedup.links import (
     groups_of,
     reordered,
 )
+from meshwright.data.dedup.minhash import key_columns, sketches_of
 from meshwright.data.dedup.shingles import mix
 from meshwright.data.documents import bounds_of
 from meshwright.data.reasons import CODES
@@ -65,9 +68,11 @@ def run_link(job: Job, number: int) -> None:
     with job.store.writing("link", number, key=key_link(job, number)) as draft:
         exact = _exact(survivors, dedup.memory_bytes) if dedup.exact else _no_pairs()
         draft.write_column("exact", survivors.dropped(exact))
-        draft.facts |= {"exact": len(exact), "candidates": 0, "groups": 0}
+        draft.facts.update({"exact": len(exact), "candidates": 0, "groups": 0})
         if dedup.near:
-            _write_groups(draft, survivors, _near(survivors, gone=exact[:, 0]))
+            buckets = _near(survivors, gone=exact[:, 0])
+            buckets = likely(buckets, survivors.sketches, most=most_differing(dedup))
+            _write_groups(draft, survivors, buckets)
 
 
 class _Survivors:
@@ -114,9 +119,24 @@ class _Survivors:
         """Makes the keys of different sources differ."""
         found = scanned(self.job, unit)
         source = np.array([one.source for one in self.job.inputs], dtype=np.uint64)
-        salt = source[found.documents["input"][found.survivors["row"]]] + np.uint64(1)
+        salt: NDArray[np.uint64] = source[
+            found.documents["input"][found.survivors["row"]]
+        ] + np.uint64(1)
         mix(salt)
         return salt
+
+    def sketches(self, numbers: Numbers) -> NDArray[np.uint64]:
+        """The sketches of survivors, in any order: [words, survivors]."""
+        dedup = self.job.build.dedup
+        found = np.empty((key_columns(dedup) - dedup.bands, len(numbers)), dtype=np.uint64)
+        order = np.argsort(numbers)
+        edges = np.searchsorted(numbers[order], self.firsts).tolist()
+        for place, unit in enumerate(self.units):
+            mine = order[edges[place] : edges[place + 1]]
+            if len(mine):
+                rows = scanned(self.job, unit).bands[numbers[mine] - self.firsts[place]]
+                found[:, mine] = sketches_of(rows, dedup)
+        return found
 
     def words(self, numbers: Numbers) -> NDArray[np.int32]:
         """How many words survivors (ascending) have."""
@@ -161,11 +181,8 @@ def _near(survivors: _Survivors, *, gone: Numbers) -> Buckets:
     def buckets() -> Iterator[Buckets]:
         for first in range(0, dedup.bands, together):
             last = min(first + together, dedup.bands)
-            yield from buckets_of(
-                lambda first=first, last=last: survivors.band_keys(first, last, gone=gone),
-                rows=rows * (last - first),
-                memory_bytes=memory,
-            )
+            keys = partial(survivors.band_keys, first, last, gone=gone)
+            yield from buckets_of(keys, rows=rows * (last - first), memory_bytes=memory)
 
     return distinct(buckets())
 
@@ -189,7 +206,7 @@ def _write_groups(draft: Draft, survivors: _Survivors, buckets: Buckets) -> None
     draft.write_column("members", members)
     draft.write_column("group_bounds", group_bounds)
     _write_buckets(draft, buckets, group=group, order=order, group_bounds=group_bounds)
-    draft.facts |= {"candidates": len(numbers), "groups": groups}
+    draft.facts.update({"candidates": len(numbers), "groups": groups})
 
 
 def _write_buckets(
