@@ -7,8 +7,8 @@ W_1 ... W_d (the root left out) has, after any number of samples, at most
 1/2 + w/2 * (1/W_1 + ... + 1/W_d) samples more or fewer than its share; `deviation` gives the bound.
 
 The tree is Huffman's (1952), in which weights grow from a leaf upward at least as fast as the
-Fibonacci numbers: the bound is 1/2 for two sources, below 1 for three and for equal ones, and below
-1.69 for any number of any weights.
+Fibonacci numbers: the bound is 1/2 for two sources, below 1 for three, and below 1.69 for any
+number of any weights.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Recipe:
     seed: int = 0
 
 
-def write_folder(path: Path, recipe: Recipe = Recipe()) -> Path:
+def write_folder(path: Path, recipe: Recipe) -> Path:
     """Documents of random length; token t of document d of shard s is distinct in its shard."""
     path.mkdir(parents=True)
     pack = Pack(seq_len=recipe.seq_len, strategy=recipe.strategy, layout=recipe.layout)
@@ -75,7 +75,7 @@ def make_folder(tmp_path):
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("folder") / "shards")
+    return write_folder(tmp_path_factory.mktemp("folder") / "shards", Recipe())
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,15 @@
 """Deals the rows of a global batch to ranks so that all have the same work.
 
 Every rank deals alike from the same costs, so nothing is communicated. Rows go, costliest first,
-to micro-batches, and micro-batches to ranks: each round gives one to everybody, the costliest to
-whoever has least so far (the LPT rule of Graham 1969, "Bounds on Multiprocessing Timing Anomalies",
-with equal counts). Level are therefore the micro-batches of one moment (what ranks wait for that
-shard their weights) and the sum over a step (what all ranks wait for).
+to micro-batches, and micro-batches to ranks, each to whichever has the least so far and room left
+(the LPT rule of Graham 1969, "Bounds on Multiprocessing Timing Anomalies", with equal counts). Level
+are therefore the sum over a step (what all ranks wait for) and, since every rank takes its costliest
+micro-batch first, those of one moment (what ranks wait for that shard their weights).
 """
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,12 +60,14 @@ def _unevenness(costs: NDArray[Any]) -> float:
 
 
 def _rounds(costs: NDArray[Any], bins: int) -> NDArray[np.int64]:
-    """[rounds, bins]: which item each bin gets in each round; every item once."""
-    order = np.argsort(-costs, kind="stable").reshape(-1, bins)
-    loads = costs[order[0]].copy()
-    for turn in range(1, len(order)):
-        given = np.empty(bins, dtype=np.int64)
-        given[np.argsort(loads, kind="stable")] = order[turn]
-        order[turn] = given
-        loads += costs[given]
-    return order
+    """[rounds, bins]: the items of each bin, costliest first; every item once."""
+    room = len(costs) // bins
+    values = costs.tolist()
+    dealt: list[list[int]] = [[] for _ in range(bins)]
+    loads = [(0, number) for number in range(bins)]  # of bins with room: a heap
+    for item in np.argsort(-costs, kind="stable").tolist():
+        load, number = heapq.heappop(loads)
+        dealt[number].append(item)
+        if len(dealt[number]) < room:
+            heapq.heappush(loads, (load + values[item], number))
+    return np.array(dealt, dtype=np.int64).T

@@ -69,7 +69,8 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """SplitMix64's finalizer of each word."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(_FIRST)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(_SECOND)
-    return words ^ (words >> np.uint64(31))
+    mixed: NDArray[np.uint64] = words ^ (words >> np.uint64(31))
+    return mixed
 
 
 def _mixed_word(word: int) -> int:
