@@ -41,8 +41,6 @@ def _of_model(model: Mapping[str, Any]) -> Iterator[str]:
 def _of_added(tokenizer: Mapping[str, Any]) -> Iterator[str]:
     """Added tokens that text may become; special ones are taken out."""
     for token in ordinary_added(tokenizer):
-        if token.get("single_word"):
-            yield "it does not heed single_word of added tokens"
         normalizes = tokenizer.get("normalizer") not in (None, _NO_NORMALIZER)
         byte_level = not tokenizer["model"].get("byte_fallback")
         if token.get("normalized", True) and normalizes and byte_level:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,34 +11,100 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.data.needs import need
+from meshwright.data.tokens.admission import byte_letters
+from meshwright.data.tokens.patterns import IN_JSON
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Mapping
 
-    from meshwright.data.tokens.vocabulary import Ids
+    from meshwright.data.tokens.vocabulary import Encoder, Ids, Reference
 
-CACHED_BYTES = 384 << 20  # text after which the cache of words is dropped
+LOOKED_BYTES = 8 << 20  # text between two looks at the memory in use
+GROWTH_BYTES = 160 << 20  # of it, at which the cache is dropped
+UNSEEN_BYTES = 64 << 20  # text after which it is dropped where memory cannot be seen
+_PAGE_BYTES = 4096
+_TAIL_BYTES = 1 << 16
+_LAST_BLANKS = re.compile(r"[\r\n]\s*[^\S\r\n]\Z")
 
 
 class Gigatoken:
     """Encodes on the calling thread. gigatoken 0.10 remembers every word that it meets, without
-    bound; so it is made anew now and then, which changes no id."""
+    bound: 0.1 bytes for each byte of natural text, 7 for each of random letters. So it is made
+    anew when memory has grown, which changes no id."""
 
     name = "gigatoken"
 
     def __init__(self, make: Callable[[], Any], *, shift: int = 0) -> None:
         self._make = make
         self._shift = np.uint32(shift)  # of ids in files whose ranks begin behind special tokens
-        self._backend = make()
-        self._seen_bytes = 0
+        self._renew()
 
     def encode(self, text: bytes) -> Ids:
         """The ids of one document."""
-        self._seen_bytes += len(text)
-        if self._seen_bytes > CACHED_BYTES:
-            self._backend, self._seen_bytes = self._make(), len(text)
+        self._unseen_bytes += len(text)
+        if self._unseen_bytes > LOOKED_BYTES:
+            self._look()
         ids: Ids = self._backend.encode(text)
         return ids + self._shift if self._shift else ids
+
+    def _renew(self) -> None:
+        self._backend = self._make()
+        self._first_bytes = _resident_bytes()
+        self._unseen_bytes = self._all_bytes = 0
+
+    def _look(self) -> None:
+        """Drops the cache when memory has grown since it was empty."""
+        self._all_bytes += self._unseen_bytes
+        self._unseen_bytes = 0
+        now = _resident_bytes()
+        grown = now - self._first_bytes > GROWTH_BYTES if now else self._all_bytes > UNSEEN_BYTES
+        if grown:
+            self._renew()
+
+
+class Guarded:
+    """Another encoder, but documents in which `near` finds what it may get wrong go to the
+    reference."""
+
+    def __init__(
+        self, inner: Encoder, reference: Reference, near: Callable[[bytes, Ids], bool]
+    ) -> None:
+        self._inner, self._reference, self._near = inner, reference, near
+
+    @property
+    def name(self) -> str:
+        """That of the encoder which does most of it."""
+        return self._inner.name
+
+    def encode(self, text: bytes) -> Ids:
+        """The ids of one document."""
+        ids = self._inner.encode(text)
+        return self._reference.encode(text.decode()) if self._near(text, ids) else ids
+
+
+def holding(tokens: Collection[int]) -> Callable[[bytes, Ids], bool]:
+    """Whether some of these ids were given: what surrounds added tokens is where libraries
+    differ."""
+    first = min(tokens)
+    marked = np.zeros(max(tokens) - first + 2, dtype=np.bool_)
+    marked[np.array([*tokens]) - first] = True
+
+    def near(text: bytes, ids: Ids) -> bool:
+        del text
+        places = np.minimum(ids - np.uint32(first), np.uint32(len(marked) - 1))  # wraps round
+        return bool(marked[places].any())
+
+    return near
+
+
+def ends_in_blanks(text: bytes, ids: Ids) -> bool:
+    """Whether a line end and other blanks end the text: GPT-4's expression is known in two
+    versions that differ there."""
+    del ids
+    return (
+        text[-1:] not in b"\r\n"
+        and _LAST_BLANKS.search(text[-_TAIL_BYTES:].decode(errors="ignore")) is not None
+    )
 
 
 def of_json(content: bytes) -> Gigatoken:
@@ -45,9 +113,12 @@ def of_json(content: bytes) -> Gigatoken:
     return Gigatoken(lambda: library.load_hf_json(content))
 
 
-def of_ranks(content: bytes, scheme: str, *, shift: int = 0) -> Gigatoken:
-    """An encoder of the contents of a rank file, whose text is split as `scheme` says."""
+def of_ranks(ranks: Mapping[bytes, int], scheme: str, *, shift: int = 0) -> Gigatoken:
+    """An encoder of ranks without gaps, each of which two of lower rank make up; text is split as
+    `scheme` says. gigatoken reads such files only from a disk."""
     library = need("gigatoken.gigatoken_rs", "fast tokenization")
+    ordered = sorted(ranks.items(), key=lambda item: item[1])
+    content = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ordered)
 
     def make() -> Any:
         with tempfile.TemporaryDirectory() as folder:
@@ -56,3 +127,51 @@ def of_ranks(content: bytes, scheme: str, *, shift: int = 0) -> Gigatoken:
             return library.BPETokenizer.from_tiktoken(str(path), scheme)
 
     return Gigatoken(make, shift=shift)
+
+
+def of_any_ranks(ranks: Mapping[bytes, int], scheme: str, *, shift: int = 0) -> Gigatoken:
+    """An encoder of ranks with gaps, or with tokens that no two others make up: the tokenizer.json
+    whose merges are all pairs that make up a token, and which takes whole words first."""
+    import orjson
+
+    letters = byte_letters()
+    names = {token: "".join([letters[byte] for byte in token]) for token in ranks}
+    model = {
+        "type": "BPE",
+        "vocab": {names[token]: rank for token, rank in ranks.items()},
+        "merges": _all_pairs(ranks, names),
+        "ignore_merges": True,
+    }
+    content = orjson.dumps({"model": model, "added_tokens": [], "pre_tokenizer": splitting(scheme)})
+    library = need("gigatoken.gigatoken_rs", "fast tokenization")
+    return Gigatoken(lambda: library.load_hf_json(content), shift=shift)
+
+
+def splitting(scheme: str) -> dict[str, Any]:
+    """The pre-tokenizer that gigatoken reads as `scheme`."""
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": scheme == "gpt2"}
+    if scheme == "gpt2":
+        return byte_level
+    pattern = {"Regex": IN_JSON[scheme]}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, byte_level]}
+
+
+def _all_pairs(ranks: Mapping[bytes, int], names: Mapping[bytes, str]) -> list[tuple[str, str]]:
+    """Every pair of tokens that are a token together, by the rank of that token."""
+    pairs = []
+    for token in sorted(ranks, key=ranks.__getitem__):
+        for cut in range(1, len(token)):
+            first, second = names.get(token[:cut]), names.get(token[cut:])
+            if first is not None and second is not None:
+                pairs.append((first, second))
+    return pairs
+
+
+def _resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not tell it so."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, ValueError, IndexError):
+        return 0

@@ -13,10 +13,11 @@ from meshwright.data.tokens import admission, fast
 from meshwright.data.tokens.ends import stated
 from meshwright.data.tokens.files import beside, read_bytes, read_json, refused
 from meshwright.data.tokens.patterns import GPT2, encoding_of
+from meshwright.data.tokens.quiet import first_line, is_of_library, silenced
 from meshwright.data.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from meshwright.data.settings import TokenizerSource
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _DEFINING = ("model", "added_tokens", "normalizer", "pre_tokenizer")  # what decides about ids
 _PIECES = 400
+_LARGEST_SECTION = 100  # keys; the vocabulary has more
 _GPT2_LIKE = ("GPT2", "Roberta", "OPT", "GPTNeoX", "Bart", "Longformer", "LED", "")
 _QWEN_LIKE = ("Qwen2",)
 _BYTE_LEVEL: Mapping[str, Any] = {
@@ -54,6 +56,14 @@ class HuggingFace:
         (made,) = self._library.encode_batch_fast([text], add_special_tokens=False)
         return np.array(made.ids, dtype=np.uint32)
 
+    def added(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The ids of added tokens that text may become, and of special ones. The library numbers
+        them itself where the file's numbers do not follow the vocabulary."""
+        kinds: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        for id, token in sorted(self._library.get_added_tokens_decoder().items()):
+            kinds[token.special][token.content] = id
+        return kinds
+
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens spelled out."""
         return str(self._library.decode(list(ids), skip_special_tokens=False))
@@ -79,23 +89,23 @@ def _vocabulary(
 ) -> Vocabulary:
     _check(found.path, tokenizer)
     reference = _reference(found.path, content)
-    added = tokenizer.get("added_tokens") or []
-    ids = _ids_of(tokenizer)
+    extra, special = reference.added()
+    ids = sorted({*_ids_of(tokenizer), *extra.values(), *special.values()})
     config = beside(found.folder, "tokenizer_config.json")
     why_not = admission.refusal(tokenizer)
     return Vocabulary(
         kind="json",
         files={"tokenizer.json": content, **_configs(found.folder)},
         facts=facts,
-        size=1 + max(ids, default=0),
-        special={t["content"]: t["id"] for t in added if t.get("special")},
-        extra={t["content"]: t["id"] for t in added if not t.get("special")},
+        size=1 + ids[-1],
+        special=special,
+        extra=extra,
         stated_eod=stated(config, "eos_token"),
         stated_pad=stated(config, "pad_token"),
         digest=_digest(tokenizer),
         reference=reference,
         pieces=pieces_of(reference, ids),
-        fast=None if why_not else lambda: fast.of_json(_without_special(tokenizer)),
+        fast=() if why_not else (lambda: fast.of_json(_without_special(tokenizer, extra)),),
         refusal=why_not,
     )
 
@@ -119,20 +129,21 @@ def _is_added(token: Any) -> bool:
     return type(token.get("id")) is int and 0 <= token["id"] < 1 << 31
 
 
-def _reference(path: Path, content: bytes) -> Reference:
+def _reference(path: Path, content: bytes) -> HuggingFace:
     """tokenizers with the vocabulary; its panics are no Exception."""
     try:
-        return HuggingFace(content)
+        with silenced():
+            return HuggingFace(content)
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_of_library(error):
             raise
-        raise refused(path, "tokenizers cannot load it", reason=str(error)[:300]) from None
+        what = f"tokenizers cannot load it: {first_line(error)}"
+        raise refused(path, what, hint="fetch the file again") from None
 
 
-def _ids_of(tokenizer: Mapping[str, Any]) -> list[int]:
+def _ids_of(tokenizer: Mapping[str, Any]) -> Collection[int]:
     vocabulary = tokenizer["model"]["vocab"]
-    model = vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
-    return sorted({*model, *(token["id"] for token in tokenizer.get("added_tokens") or ())})
+    return vocabulary.values() if isinstance(vocabulary, dict) else range(len(vocabulary))
 
 
 def pieces_of(reference: Reference, ids: Sequence[int]) -> tuple[str, ...]:
@@ -142,15 +153,15 @@ def pieces_of(reference: Reference, ids: Sequence[int]) -> tuple[str, ...]:
     return tuple(text for text in texts if text and "\ufffd" not in text)
 
 
-def _without_special(tokenizer: Mapping[str, Any]) -> bytes:
+def _without_special(tokenizer: Mapping[str, Any], extra: Mapping[str, int]) -> bytes:
     """The tokenizer.json for gigatoken, which takes every added token in text for itself."""
     import orjson
 
-    model = tokenizer["model"]
+    ordinary = admission.ordinary_added(tokenizer)
     return orjson.dumps(
         {
-            "model": model,
-            "added_tokens": admission.ordinary_added(tokenizer),
+            "model": tokenizer["model"],
+            "added_tokens": [{**token, "id": extra[token["content"]]} for token in ordinary],
             "normalizer": tokenizer.get("normalizer"),
             "pre_tokenizer": _unwrapped(tokenizer.get("pre_tokenizer")),
         }
@@ -172,8 +183,16 @@ def _digest(tokenizer: Mapping[str, Any]) -> str:
     merges = model.get("merges") or []
     model["merges"] = [pair.split(" ") if isinstance(pair, str) else pair for pair in merges]
     parts = {**{name: tokenizer.get(name) for name in _DEFINING}, "model": model}
-    content = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+    content = orjson.dumps(_essential(parts), option=orjson.OPT_SORT_KEYS)
     return str(xxhash.xxh3_128_hexdigest(content))
+
+
+def _essential(value: Any) -> Any:
+    """Without fields that say nothing, or only where in the text a token stood."""
+    if not isinstance(value, dict) or len(value) > _LARGEST_SECTION:
+        return value
+    kept = {key: _essential(inner) for key, inner in value.items() if key != "trim_offsets"}
+    return {key: inner for key, inner in kept.items() if inner not in (None, "", False, [])}
 
 
 def _configs(folder: Path) -> dict[str, Path]:

@@ -61,6 +61,10 @@ SCHEMES: Mapping[str, str] = {  # expression: what gigatoken calls it
     TEKKEN: "nemotron",
     KIMI: "kimi",
 }
+IN_JSON: Mapping[str, str] = {  # scheme: how a tokenizer.json writes it, where it does
+    **{scheme: pattern for pattern, scheme in SCHEMES.items() if scheme not in ("gpt2", "kimi")},
+    "gpt4": LLAMA3.replace(r"[\r\n]+|\s+(?!", r"[\r\n]|\s+(?!"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

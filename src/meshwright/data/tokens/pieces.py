@@ -70,7 +70,7 @@ def read(found: Found, settings: TokenizerSource) -> Vocabulary:
         digest=str(xxhash.xxh3_128_hexdigest(content)),
         reference=reference,
         pieces=pieces_of(reference, range(size)),
-        fast=lambda: _fast(content),
+        fast=(lambda: _fast(content),),
     )
 
 

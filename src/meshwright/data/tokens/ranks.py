@@ -21,6 +21,7 @@ from meshwright.data.tokens.patterns import (
     Encoding,
     encoding_of,
 )
+from meshwright.data.tokens.quiet import first_line, is_of_library, silenced
 from meshwright.data.tokens.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -29,15 +30,17 @@ if TYPE_CHECKING:
 
     from meshwright.data.settings import TokenizerSource
     from meshwright.data.tokens.files import Found
-    from meshwright.data.tokens.vocabulary import Encoder, Ids
+    from meshwright.data.tokens.vocabulary import Ids
 
 MOST_IDS = 1 << 22
 _BYTES = 256
+_HALVED_CHARACTERS = 10_000
 _TEKKEN_SPECIAL = ("<unk>", "<s>", "</s>")  # of files before version 7, which list none
 
 
 class Tiktoken:
-    """tiktoken's ordinary encoding; `shift` is added to every rank."""
+    """tiktoken's ordinary encoding; `shift` is added to every rank. A text that its expression
+    gives up on (a run of a million blanks) is encoded in halves."""
 
     name = "tiktoken"
 
@@ -57,7 +60,13 @@ class Tiktoken:
 
     def encode(self, text: str) -> Ids:
         """The ids of one text."""
-        ids: Ids = self._library.encode_to_numpy(text, disallowed_special=())
+        try:
+            ids: Ids = self._library.encode_to_numpy(text, disallowed_special=())
+        except ValueError:
+            if len(text) < _HALVED_CHARACTERS:
+                raise
+            halves = (text[: len(text) // 2], text[len(text) // 2 :])
+            return np.concatenate([self.encode(half) for half in halves])
         return ids + np.uint32(self._shift) if self._shift else ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -114,11 +123,12 @@ def _vocabulary(
     shift: int, eod: str, kept: Mapping[str, str],
 ) -> Vocabulary:  # fmt: skip
     try:
-        reference = Tiktoken(ranks, pattern, special, shift=shift)
+        with silenced():
+            reference = Tiktoken(ranks, pattern, special, shift=shift)
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not is_of_library(error):
             raise
-        raise refused(found.path, "tiktoken cannot load it", reason=str(error)[:300]) from None
+        raise refused(found.path, f"tiktoken cannot load it: {first_line(error)}") from None
     scheme = SCHEMES.get(pattern, "")
     config = beside(found.folder, "tokenizer_config.json")
     configs = {"tokenizer_config.json": found.folder / "tokenizer_config.json"} if config else {}
@@ -133,16 +143,14 @@ def _vocabulary(
         digest=_digest(ranks, pattern, special, shift=shift),
         reference=reference,
         pieces=pieces_of(reference, [shift + rank for rank in sorted(ranks.values())]),
-        fast=(lambda: _fast(ranks, scheme, shift=shift)) if scheme else None,
+        fast=(
+            lambda: fast.of_ranks(ranks, scheme, shift=shift),
+            lambda: fast.of_any_ranks(ranks, scheme, shift=shift),
+        )
+        if scheme
+        else (),
         refusal="" if scheme else "it does not have this pattern",
     )
-
-
-def _fast(ranks: Mapping[bytes, int], scheme: str, *, shift: int) -> Encoder:
-    """gigatoken reads rank files only from a disk, ranks in order and without a gap."""
-    ordered = sorted(ranks.items(), key=lambda item: item[1])
-    content = b"".join(b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ordered)
-    return fast.of_ranks(content, scheme, shift=shift)
 
 
 def _parsed(path: Path, content: bytes) -> dict[bytes, int]:

@@ -8,10 +8,12 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
+from meshwright.data.tokens.fast import Guarded, ends_in_blanks, holding
 from meshwright.data.tokens.hostile import samples
+from meshwright.data.tokens.quiet import first_line, is_of_library, silenced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from meshwright.data.tokens.vocabulary import Encoder, Ids, Reference, Vocabulary
 
@@ -39,18 +41,39 @@ def choose(vocabulary: Vocabulary, *, library: str = "auto") -> tuple[Encoder, t
     slow = Slow(vocabulary.reference)
     if library == "reference":
         return slow, ()
-    if vocabulary.fast is None:
-        return slow, (_remark(slow.name, vocabulary.refusal),)
+    texts, reason = battery(vocabulary), vocabulary.refusal
+    for make in vocabulary.fast:
+        encoder, reason = _tried(vocabulary, make, texts=texts)
+        if encoder is not None:
+            return encoder, ()
+    return slow, (f"tokens come from {slow.name}, slower than gigatoken would be: {reason}",)
+
+
+def _tried(
+    vocabulary: Vocabulary, make: Callable[[], Encoder], *, texts: Sequence[str]
+) -> tuple[Encoder | None, str]:
+    """An encoder that encodes `texts` as the reference does; None and why where there is none."""
     try:
-        fast = vocabulary.fast()
-        wrong = first_difference(fast, vocabulary.reference, texts=battery(vocabulary))
+        with silenced():
+            fast: Encoder = make()
+            wrong = first_difference(fast, vocabulary.reference, texts=texts)
+            for near in _guards(vocabulary) if wrong is not None else ():
+                fast = Guarded(fast, vocabulary.reference, near)
+                wrong = first_difference(fast, vocabulary.reference, texts=texts)
+                if wrong is None:
+                    break
     except BaseException as error:
-        if not _of_library(error):
+        if not is_of_library(error):
             raise
-        return slow, (_remark(slow.name, f"gigatoken cannot take it ({_first_line(error)})"),)
-    if wrong is None:
-        return fast, ()
-    return slow, (_remark(slow.name, f"gigatoken gives other ids for {shown(wrong)}"),)
+        return None, f"gigatoken cannot take this vocabulary ({first_line(error)})"
+    return (fast, "") if wrong is None else (None, f"gigatoken gives other ids for {shown(wrong)}")
+
+
+def _guards(vocabulary: Vocabulary) -> Iterator[Callable[[bytes, Ids], bool]]:
+    """What tells documents that gigatoken may get wrong, where it gets some wrong."""
+    yield ends_in_blanks
+    if vocabulary.extra:
+        yield holding(vocabulary.extra.values())
 
 
 def battery(vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -67,17 +90,3 @@ def first_difference(encoder: Encoder, reference: Reference, *, texts: Sequence[
         if not np.array_equal(encoder.encode(text.encode()), reference.encode(text)):
             return text
     return None
-
-
-def _of_library(error: BaseException) -> bool:
-    """Whether a library failed, rather than the user or the machine stopping the program. Rust's
-    panics arrive as an exception that is not an Exception."""
-    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:200]
-
-
-def _remark(library: str, reason: str) -> str:
-    return f"tokens come from {library}, some 50 times slower than gigatoken: {reason}"

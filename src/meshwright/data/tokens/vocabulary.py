@@ -47,8 +47,8 @@ class Vocabulary:
     """What the files say.
 
     `special` are the tokens that no text may become, by content; `extra` added tokens that text
-    may. `size` is one more than the largest id. `fast` makes a gigatoken encoder of it, where that
-    library claims to have what the vocabulary asks for; `refusal` says why not.
+    may. `size` is one more than the largest id. `fast` are ways to make a gigatoken encoder
+    of it, none where that library has not what the vocabulary asks for; `refusal` says why not.
     """
 
     kind: str  # json, tiktoken, sentencepiece
@@ -64,5 +64,5 @@ class Vocabulary:
     digest: str
     reference: Reference
     pieces: tuple[str, ...]  # a few hundred of its tokens as text, to try encoders with
-    fast: Callable[[], Encoder] | None = None
+    fast: tuple[Callable[[], Encoder], ...] = ()  # ways to make one, the cheapest first
     refusal: str = ""
