@@ -2,9 +2,9 @@
 
 Every rank deals alike from the same costs, so nothing is communicated. Rows go, costliest first,
 to micro-batches, and micro-batches to ranks, each to whichever has the least so far and room left
-(the LPT rule of Graham 1969, "Bounds on Multiprocessing Timing Anomalies", with equal counts). Level
-are therefore the sum over a step (what all ranks wait for) and, since every rank takes its costliest
-micro-batch first, those of one moment (what ranks wait for that shard their weights).
+(the LPT rule of Graham 1969, "Bounds on Multiprocessing Timing Anomalies", with equal counts).
+Level are therefore the sum over a step (what all ranks wait for) and, since every rank takes its
+costliest micro-batch first, those of one moment (what ranks wait for that shard their weights).
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def _rounds(values: NDArray[np.uint64], *, size: int, key: int) -> NDArray[np.ui
     for number in range(0, ROUNDS, 2):
         left = _added(left, right, below=lefts, key=key_of(key, number))
         right = _added(right, left, below=rights, key=key_of(key, number + 1))
-    return left * np.uint64(rights) + right
+    joined: NDArray[np.uint64] = left * np.uint64(rights) + right
+    return joined
 
 
 def _added(half: Any, other: Any, *, below: int, key: int) -> NDArray[np.uint64]:
