@@ -1,8 +1,8 @@
 """Arrange: which documents the shards hold, and in which order. A single unit.
 
 It holds `documents-00000` and following, one column of `layout.PLACED` for each shard, those of
-training before those of validation. Takes about 24 bytes of memory for each document that has
-tokens, whatever its length: 24 GB for a thousand million.
+training before those of validation. Takes about 32 bytes of memory for each document that has
+tokens, whatever its length: 32 GB for a thousand million.
 
 A document is held out for validation by the hash of its cleaned text alone, so that it stays on its
 side when other data, another seed or other weights come; equal texts are on the same side.
@@ -10,7 +10,6 @@ side when other data, another seed or other weights come; equal texts are on the
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +42,7 @@ class _Tokenized:
     """Every document that has tokens, in the order of the input, numbered through."""
 
     lengths: NDArray[np.int32]
+    starts: Column  # in the tokens of its unit
     source: NDArray[np.int16]
     is_valid: Mask
     text_bytes: Column  # of each source
@@ -87,6 +87,7 @@ def _tokenized(job: Job) -> _Tokenized:
     bounds = bounds_of(np.array(counts, dtype=np.int64))
     found = _Tokenized(
         lengths=np.empty(bounds[-1], dtype=np.int32),
+        starts=np.empty(bounds[-1], dtype=np.int64),
         source=np.empty(bounds[-1], dtype=np.int16),
         is_valid=np.empty(bounds[-1], dtype=np.bool_),
         text_bytes=np.zeros(len(job.build.sources), dtype=np.int64),
@@ -99,6 +100,7 @@ def _tokenized(job: Job) -> _Tokenized:
         unit = scanned(job, number)
         survivors = unit.survivors[job.store.column("tokenize", number, "survivors")]
         found.lengths[here] = job.store.column("tokenize", number, "lengths")
+        found.starts[here] = bounds_of(found.lengths[here])[:-1]
         found.source[here] = source_of[unit.documents["input"][survivors["row"]]]
         found.is_valid[here] = held_out(survivors["key"], job.build.validation)
         np.add.at(found.text_bytes, found.source[here], survivors["stop"] - survivors["start"])
@@ -155,23 +157,9 @@ def _write_shard(draft: Draft, number: int, job: Job, found: _Tokenized, order: 
         place = np.searchsorted(found.bounds, documents, side="right") - 1
         part["unit"] = found.units[place]
         part["index"] = documents - found.bounds[place]
+        part["start"] = found.starts[documents]
         part["length"] = found.lengths[documents]
-    placed["start"] = _starts(job.store, placed)
     draft.write_column(column_name(number), placed)
-
-
-def _starts(store: Store, placed: NDArray[Any]) -> Column:
-    """Where the tokens of each document begin in those of its unit."""
-    starts = np.empty(len(placed), dtype=np.int64)
-    for unit, here in by_unit(placed["unit"]):
-        bounds = _unit_bounds(store, unit)
-        starts[here] = bounds[placed["index"][here]]
-    return starts
-
-
-@lru_cache(maxsize=1024)
-def _unit_bounds(store: Store, unit: int) -> Column:
-    return bounds_of(store.column("tokenize", unit, "lengths"))
 
 
 def by_unit(units: NDArray[np.integer]) -> Iterator[tuple[int, Column]]:
