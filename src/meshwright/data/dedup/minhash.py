@@ -36,6 +36,7 @@ _EMPTY = np.uint64(2**64 - 1)
 _ODD = 0xD1B54A32D192ED03
 _DOCUMENTS = 512  # sketched at once, so that their minima stay in the cache
 _STRETCH = 1 << 15  # shingles thrown at once
+_FILLED = 1 << 17  # comparisons made at once to fill empty slots
 _REPEATED = 1 << 12  # comparisons from which a document's shingles are made distinct first
 
 
@@ -133,7 +134,7 @@ def _portions(
         return
     empty = (minima[numbers] == _EMPTY).sum(axis=1)
     work = np.cumsum(np.minimum(np.diff(bounds)[numbers], _REPEATED) * empty)
-    yield from np.split(numbers, np.flatnonzero(np.diff(work >> 17)) + 1)
+    yield from np.split(numbers, np.flatnonzero(np.diff(work // _FILLED)) + 1)
 
 
 def _distinct(hashes: Hashes, bounds: Bounds, empty: NDArray[np.integer]) -> tuple[Hashes, Bounds]:
