@@ -36,20 +36,23 @@ class Shard:
     def by_document(self) -> NDArray[np.int64]:
         """The pieces in the order of documents, and of their place in them [pieces]."""
         pieces = self.plan.pieces
-        return np.lexsort((pieces["offset"], pieces["document"]))
+        order: NDArray[np.int64] = np.lexsort((pieces["offset"], pieces["document"]))
+        return order
 
     def piece(self, piece: Any) -> NDArray[Any]:
         """The tokens of a row of `layout.PIECE`."""
         start = int(piece["start"])
         return self.indexed[int(piece["sequence"])][start : start + int(piece["length"])]
 
+    def places_of(self, document: int) -> NDArray[np.int64]:
+        """Which pieces are those of a document, in its order."""
+        order, numbers = self.by_document, self.plan.pieces["document"]
+        first, last = np.searchsorted(numbers, [document, document + 1], sorter=order)
+        return order[first:last]
+
     def pieces_of(self, document: int) -> NDArray[Any]:
         """The pieces of a document, in its order."""
-        order = self.by_document
-        bounds = np.searchsorted(
-            self.plan.pieces["document"], [document, document + 1], sorter=order
-        )
-        return np.asarray(self.plan.pieces[order[bounds[0] : bounds[1]]])
+        return np.asarray(self.plan.pieces[self.places_of(document)])
 
     def document(self, document: int) -> NDArray[Any]:
         """The tokens of a document, its EOD included; empty when the shard has none such."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.data.needs import need
-from meshwright.data.shards.names import shard_name
+from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import TEXT_COLUMNS, writing_table
-from meshwright.data.stages.account import printable
 from meshwright.data.stages.arrange import shards_of
 from meshwright.data.stages.scanned import scanned
 

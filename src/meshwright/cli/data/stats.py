@@ -1,0 +1,32 @@
+"""`meshwright data stats`: what a folder of shards holds, and how it was made."""
+
+from __future__ import annotations
+
+import click
+
+from meshwright.cli import output
+
+_EPILOG = """\b
+Examples:
+  meshwright data stats shards/
+  meshwright data stats shards/ --json | jq .strategies
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("folder")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def stats(folder: str, *, as_json: bool) -> None:
+    """Say what FOLDER holds: tokens, rows, padding, sources, what was dropped and why.
+
+    Padding and cut documents are told for all packing strategies at this length of rows, and how
+    much more the costliest row costs than the mean one. Reads the manifest and the pack plans.
+    """
+    from meshwright.data.shards.stats import stats as read
+    from meshwright.report.shards import stats_page, stats_record
+
+    found = read(folder)
+    if as_json:
+        output.json(stats_record(folder, found))
+    else:
+        output.page(stats_page(folder, found))

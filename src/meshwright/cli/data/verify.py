@@ -1,0 +1,70 @@
+"""`meshwright data verify`: whether a folder of shards is, byte for byte, what was written."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from meshwright.base.finding import exit_code
+from meshwright.cli import output
+from meshwright.data.shards.verify import SAMPLE
+from meshwright.report.page import is_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_EPILOG = """\b
+Examples:
+  meshwright data verify shards/
+  meshwright data verify shards/ --sample 1000
+  meshwright data verify shards/ --json | jq .findings[].file
+
+Exits with 1 when anything is wrong.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("folder")
+@click.option(
+    "--sample",
+    type=click.IntRange(0),
+    default=SAMPLE,
+    show_default=True,
+    help="Documents of each file of saved text to encode again.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def verify(folder: str, *, sample: int, as_json: bool) -> int:
+    """Read every byte of FOLDER and compare it with its manifest.
+
+    Finds any byte that was changed, lost or added, files that are missing or foreign, shards whose
+    documents are not all there once, and, where the cleaned text was saved, tokens that are not
+    those of the text.
+    """
+    from meshwright.data.shards.verify import verify as check
+    from meshwright.report.shards import verified_page, verified_record
+
+    with_progress = not as_json and is_terminal(sys.stderr)
+    found = check(folder, sample=sample, on_bytes=_progress() if with_progress else None)
+    if with_progress:
+        click.echo("\r\033[K", err=True, nl=False)
+    if as_json:
+        output.json(verified_record(folder, found))
+    else:
+        output.page(verified_page(folder, found))
+    return exit_code(found.findings)
+
+
+def _progress() -> Callable[[int], None]:
+    """One line on stderr, rewritten in place."""
+    from meshwright.base.units import format_bytes
+
+    total = 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal total
+        total += count
+        click.echo(f"\r\033[K{format_bytes(total)} read", err=True, nl=False)
+
+    return on_bytes
