@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.tokens import copy, ends, files, trial
+from meshwright.data.tokens.barred import barred
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,7 +90,7 @@ def load(settings: TokenizerSource, *, library: str = "auto") -> Tokenizer:
     path = Path(settings.file).expanduser()
     settings = copy.recalled(settings, path)
     found = files.recognize(path, kind=settings.kind)
-    vocabulary = _reader(found)(found, settings)
+    vocabulary, left = _without_special(_reader(found)(found, settings))
     eod, remarks = ends.end_of(vocabulary, given=settings.eod, file=str(found.path))
     encoder, more = trial.choose(vocabulary, library=library)
     return Tokenizer(
@@ -96,8 +98,16 @@ def load(settings: TokenizerSource, *, library: str = "auto") -> Tokenizer:
         encoder=encoder,
         eod_id=eod,
         pad_id=ends.pad_of(vocabulary, eod=eod),
-        remarks=(*remarks, *more),
+        remarks=(*remarks, *left, *more),
     )
+
+
+def _without_special(vocabulary: Vocabulary) -> tuple[Vocabulary, tuple[str, ...]]:
+    """The vocabulary with a reference that finds no special token in text, and a remark where it
+    still does."""
+    reference, left = barred(vocabulary.reference, vocabulary.special)
+    remark = f"text that spells {', '.join(left[:5])} becomes that special token"
+    return replace(vocabulary, reference=reference), (remark,) if left else ()
 
 
 def _reader(found: Found) -> Callable[[Found, TokenizerSource], Vocabulary]:
