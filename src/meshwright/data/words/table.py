@@ -23,8 +23,10 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
-from meshwright.data.words.characters import BYTE, CONTINUATION, LOWER, WORD, characters
+from meshwright.data.words.characters import BYTE, WORD
 from meshwright.data.words.hashing import hashes_of, mixed
+from meshwright.data.words.lines import Lines, lines_of
+from meshwright.data.words.text import PADDING, Text, read
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +45,7 @@ class Table:
     """
 
     documents: Documents
-    characters: NDArray[np.uint8]
+    encoded: bytes  # the characters, and zeros behind them
     bounds: Offsets  # [documents + 1]
     word_start: Offsets  # [words]
     word_length: Offsets  # [words]
@@ -53,13 +55,13 @@ class Table:
     @staticmethod
     def of(documents: Documents) -> Table:
         """The table of a batch."""
-        text = _read(documents)
+        text = read(documents)
         starts, stops = _runs(text)
         starts, stops = _without_leading_marks(text, starts, stops)
         lengths = stops - starts
         return Table(
             documents=documents,
-            characters=text.characters,
+            encoded=text.encoded,
             bounds=text.bounds,
             word_start=starts,
             word_length=lengths,
@@ -71,6 +73,15 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.documents)
+
+    @property
+    def characters(self) -> NDArray[np.uint8]:
+        """Every character of the batch."""
+        return np.frombuffer(self.encoded, dtype=np.uint8)[:-PADDING]
+
+    def marked(self, marks: bytes) -> NDArray[np.uint8]:
+        """For each character what a table of 256 bytes says of it."""
+        return np.frombuffer(self.encoded.translate(marks), dtype=np.uint8)[:-PADDING]
 
     @property
     def word_counts(self) -> Offsets:
@@ -87,6 +98,11 @@ class Table:
         """The document of each word."""
         return np.repeat(np.arange(len(self), dtype=np.int32), self.word_counts)
 
+    @cached_property
+    def lines(self) -> Lines:
+        """Lines that are not blank."""
+        return lines_of(self.documents, self.characters, self.bounds)
+
     def take(self, chosen: Mask) -> Table:
         """The table of those documents that `chosen` marks; nothing is computed anew."""
         if chosen.all():
@@ -97,7 +113,7 @@ class Table:
         shift = np.repeat(self.bounds[:-1][chosen] - moved[:-1], counts)
         return Table(
             documents=self.documents.take(chosen),
-            characters=self.characters[np.repeat(chosen, self.lengths)],
+            encoded=self.characters[np.repeat(chosen, self.lengths)].tobytes() + bytes(PADDING),
             bounds=moved,
             word_start=self.word_start[words] - shift,
             word_length=self.word_length[words],
@@ -106,61 +122,9 @@ class Table:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Text:
-    """The characters of a batch; `foreign` are the places of those beyond ASCII."""
-
-    encoded: bytes  # the characters and 8 bytes behind them
-    bounds: Offsets
-    foreign: Offsets
-    folded: NDArray[np.uint32]  # code points of the foreign ones, folded
-
-    @property
-    def characters(self) -> NDArray[np.uint8]:
-        return np.frombuffer(self.encoded, dtype=np.uint8)[:-8]
-
-
-def _read(documents: Documents) -> _Text:
-    """Characters of a batch from its UTF-8."""
-    raw = documents.text.tobytes()
-    if raw.isascii():
-        return _Text(
-            encoded=raw.lower() + bytes(8),
-            bounds=documents.bounds,
-            foreign=np.zeros(0, dtype=np.int64),
-            folded=np.zeros(0, dtype=np.uint32),
-        )
-    leads = np.flatnonzero(documents.text >= 0xC0)
-    codes, extra = _decoded(documents.text, leads)
-    before = bounds_of(extra)  # bytes that continue a character, up to each lead
-    known = characters()
-    folded = (codes + known.fold[codes]).astype(np.uint32)
-    classes = np.frombuffer(bytearray(raw), dtype=np.uint8)
-    classes[leads] = np.where(folded < 0x80, folded, known.kind[folded])
-    still = folded >= 0x80
-    return _Text(
-        encoded=classes.tobytes().translate(LOWER, CONTINUATION) + bytes(8),
-        bounds=documents.bounds - before[np.searchsorted(leads, documents.bounds)],
-        foreign=(leads - before[:-1])[still],
-        folded=folded[still],
-    )
-
-
-def _decoded(text: NDArray[np.uint8], leads: Offsets) -> tuple[Offsets, Offsets]:
-    """Code points of the characters that begin at `leads`; how many bytes more each has."""
-    first = text[leads]
-    codes = first & np.where(first < 0xE0, 0x1F, np.where(first < 0xF0, 0x0F, 0x07))
-    extra = np.zeros(len(leads), dtype=np.int64)
-    for further, threshold in ((1, 0xC0), (2, 0xE0), (3, 0xF0)):
-        at = np.flatnonzero(first >= threshold)
-        codes[at] = codes[at] << 6 | text[leads[at] + further] & 0x3F
-        extra[at] = further
-    return codes, extra
-
-
-def _runs(text: _Text) -> tuple[Offsets, Offsets]:
+def _runs(text: Text) -> tuple[Offsets, Offsets]:
     """Where words begin and where they end."""
-    inside = np.frombuffer(text.encoded[:-8].translate(WORD), dtype=np.bool_)
+    inside = text.marked(WORD).view(np.bool_)
     begins, ends = inside.copy(), inside.copy()
     begins[1:] &= ~inside[:-1]
     ends[:-1] &= ~inside[1:]
@@ -172,7 +136,7 @@ def _runs(text: _Text) -> tuple[Offsets, Offsets]:
 
 
 def _cut_unspaced(
-    text: _Text, inside: NDArray[np.bool_], *, begins: NDArray[np.bool_], ends: NDArray[np.bool_]
+    text: Text, inside: NDArray[np.bool_], *, begins: NDArray[np.bool_], ends: NDArray[np.bool_]
 ) -> None:
     """Makes every letter of an unspaced script a word, with the marks behind it."""
     kinds = text.characters[text.foreign]
@@ -188,7 +152,7 @@ def _cut_unspaced(
     ends[letters - 1] = inside[letters - 1]
 
 
-def _without_leading_marks(text: _Text, starts: Offsets, stops: Offsets) -> tuple[Offsets, Offsets]:
+def _without_leading_marks(text: Text, starts: Offsets, stops: Offsets) -> tuple[Offsets, Offsets]:
     """A mark makes no word by itself: words begin with their first letter or number."""
     first = text.characters[starts] if len(text.foreign) else text.characters[:0]
     led = np.flatnonzero((first == _MARKS[0]) | (first == _MARKS[1]))
@@ -204,7 +168,7 @@ def _without_leading_marks(text: _Text, starts: Offsets, stops: Offsets) -> tupl
     return starts[kept], stops[kept]
 
 
-def _of_foreign(text: _Text, starts: Offsets, stops: Offsets) -> NDArray[np.uint64] | None:
+def _of_foreign(text: Text, starts: Offsets, stops: Offsets) -> NDArray[np.uint64] | None:
     """What the characters beyond ASCII add to the hash of each word: their codes and places."""
     if not len(text.foreign) or not len(starts):
         return None

@@ -1,0 +1,69 @@
+"""Every filter of a build over one batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.data.filters import c4, fineweb, gopher_quality, gopher_repetition
+from meshwright.data.words.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from meshwright.data.documents import Documents, Mask, Verdict
+    from meshwright.data.filters.measure import Measure
+    from meshwright.data.settings import Build
+
+    Measuring = Callable[[Table], tuple[Measure, ...]]
+
+
+def apply(documents: Documents, build: Build) -> tuple[Table, Verdict]:
+    """The word table of a batch, and which of its documents each filter drops.
+
+    The table's documents are those given, after C4 took lines out of them where the build has it.
+    A document that an earlier filter drops is not measured by later ones, which name it in none of
+    their reasons. The filters go in the order of `reasons.REASONS`.
+    """
+    if build.c4 is not None:
+        documents = c4.remove_lines(documents, build.c4)
+    table = Table.of(documents)
+    verdict: dict[str, Mask] = {}
+    rest, left = table, np.arange(len(table))
+    for measures in _filters(build):
+        gone = np.zeros(len(rest), dtype=np.bool_)
+        for measure in measures(rest):
+            fails = measure.fails
+            verdict[measure.reason] = np.zeros(len(table), dtype=np.bool_)
+            verdict[measure.reason][left[fails]] = True
+            gone |= fails
+        rest, left = rest.take(~gone), left[~gone]
+    return table, verdict
+
+
+def explain(table: Table, index: int, reason: str, build: Build) -> str:
+    """What was measured of one document of the table and the limit that it broke, in words."""
+    chosen = np.zeros(len(table), dtype=np.bool_)
+    chosen[index] = True
+    single = table.take(chosen)
+    for measures in _filters(build):
+        for measure in measures(single):
+            if measure.reason == reason:
+                return measure.explained(0)
+    raise MeshwrightError(f"{reason} is not a reason of a filter that this build has")
+
+
+def _filters(build: Build) -> Iterator[Measuring]:
+    """The filters that a build has."""
+    quality, repetition = build.gopher_quality, build.gopher_repetition
+    lines, web = build.c4, build.fineweb
+    if quality is not None:
+        yield lambda table: gopher_quality.measures(table, quality)
+    if repetition is not None:
+        yield lambda table: gopher_repetition.measures(table, repetition)
+    if lines is not None:
+        yield lambda table: c4.measures(table, lines)
+    if web is not None:
+        yield lambda table: fineweb.measures(table, web)

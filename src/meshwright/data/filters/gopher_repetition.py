@@ -1,0 +1,107 @@
+"""The repetition rules of Gopher (Rae et al. 2021, arXiv 2112.11446, table A1 and section A.1.1).
+
+- Repeated lines and paragraphs: those that stand in the document before, by number and characters.
+- The commonest run of n words (n = 2, 3, 4; the first in the text among equally common ones), where
+  it occurs at least twice: the characters of all its occurrences.
+- Repeated runs of n words (n = 5 ... 10): characters of words that are part of a run which stands
+  in the document before, each word counted once however many such runs it is in.
+
+All are shares of the document's characters. Words are those of `words.table`, case folded; the
+characters of a word are those from its beginning to the next word but for white space, so that
+punctuation counts with the word before it. A share has no more than the whole.
+
+datatrove 0.10 differs in that punctuation makes words of its own and case counts; in that a
+document without any repetition has a commonest run, too (one of its own words, which matters below
+a dozen words); and in that it walks on n words from each repeated run, so that the rest of a
+repeated passage (its length modulo n) goes uncounted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.data.filters.measure import Measure, shares, sums
+from meshwright.data.words.characters import SPACE
+from meshwright.data.words.runs import repeated_runs, top_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from meshwright.data.documents import Offsets, Verdict
+    from meshwright.data.settings import GopherRepetition
+    from meshwright.data.words.table import Table
+
+_TOP = (2, 3, 4)
+_REPEATED = (5, 6, 7, 8, 9, 10)
+_DARK = bytes(1 - space for space in SPACE)
+
+
+def judge(table: Table, settings: GopherRepetition) -> Verdict:
+    """Which documents each rule drops."""
+    return {measure.reason: measure.fails for measure in measures(table, settings)}
+
+
+def measures(table: Table, settings: GopherRepetition) -> tuple[Measure, ...]:
+    """The figures of each document. Shares of runs that are certainly within the limit are 0."""
+    return (*_of_lines(table, settings), *_of_runs(table, settings))
+
+
+def _of_lines(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
+    for name, stretches in (("line", table.lines), ("paragraph", table.lines.paragraphs)):
+        repeats = stretches.repeats
+        characters = sums(np.where(repeats, stretches.lengths, 0), stretches.bounds)
+        yield Measure(
+            reason=f"gopher_repetition.{name}s",
+            values=shares(sums(repeats, stretches.bounds), stretches.counts),
+            says=f"{{value}} of the {name}s repeat an earlier one",
+            most=getattr(settings, f"duplicate_{name}s"),
+        )
+        yield Measure(
+            reason=f"gopher_repetition.{name}_characters",
+            values=shares(characters, table.lengths),
+            says=f"{{value}} of it are {name}s that repeat an earlier one",
+            most=getattr(settings, f"duplicate_{name}_characters"),
+        )
+
+
+def _of_runs(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
+    weights = _weights(table)
+    for n in _TOP:
+        most = float(getattr(settings, f"top_{n}_gram"))
+        yield Measure(
+            reason=f"gopher_repetition.top_{n}_gram",
+            values=shares(
+                top_runs(table, weights, n, above=_characters(most, table)), table.lengths
+            ),
+            says=f"{{value}} of it is one run of {n} words, repeated",
+            most=most,
+        )
+    limits = {n: float(getattr(settings, f"duplicate_{n}_grams")) for n in _REPEATED}
+    above = {n: _characters(limit, table) for n, limit in limits.items()}
+    for n, characters in repeated_runs(table, weights, above=above).items():
+        yield Measure(
+            reason=f"gopher_repetition.duplicate_{n}_grams",
+            values=shares(characters, table.lengths),
+            says=f"{{value}} of it is in runs of {n} words that repeat earlier ones",
+            most=limits[n],
+        )
+
+
+def _characters(limit: float, table: Table) -> NDArray[np.float64]:
+    """A limit of each document in characters, a little low lest rounding hide one above it."""
+    return np.asarray(limit * (1 - 1e-9) * table.lengths, dtype=np.float64)
+
+
+def _weights(table: Table) -> Offsets:
+    """For each word the characters, but white space, from its beginning to the next."""
+    dark = np.zeros(len(table.characters) + 1, dtype=np.int32)
+    np.cumsum(table.marked(_DARK), out=dark[1:])
+    stops = np.append(table.word_start[1:], 0)
+    held = table.word_counts > 0
+    stops[table.word_bounds[1:][held] - 1] = table.bounds[1:][held]
+    weights = dark[stops] - dark[table.word_start]
+    return np.asarray(weights, dtype=np.int64)

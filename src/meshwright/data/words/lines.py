@@ -1,0 +1,151 @@
+"""The lines and paragraphs of a batch of documents, as columns.
+
+A **line** is what stands between line feeds; lines of nothing but white space do not count. A
+**paragraph** is a maximal run of lines with no blank one in between. Both are compared as they are
+written, case and indentation included, and found again by the hash of their bytes.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.base.noun import dataclass
+from meshwright.data.words.characters import SPACE
+from meshwright.data.words.hashing import hashes_of
+from meshwright.data.words.text import PADDING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from meshwright.data.documents import Documents, Mask, Offsets
+
+_LINE_FEED = 10
+_SPACE = np.frombuffer(SPACE, dtype=np.bool_)
+_STEPS = 64  # of white space at an end of a line that are walked for all lines together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretches:
+    """Lines or paragraphs: those of document i are bounds[i] to bounds[i + 1].
+
+    `start` and `stop` count characters, `first_byte` and `last_byte` (exclusive) bytes of the text.
+    """
+
+    documents: Documents
+    start: Offsets
+    stop: Offsets
+    first_byte: Offsets
+    last_byte: Offsets
+    bounds: Offsets
+
+    @property
+    def counts(self) -> Offsets:
+        """How many each document has."""
+        return np.diff(self.bounds)
+
+    @property
+    def lengths(self) -> Offsets:
+        """Characters of each, white space at its ends included."""
+        return self.stop - self.start
+
+    @cached_property
+    def repeats(self) -> Mask:
+        """Which ones stand in their document before, too."""
+        text = self.documents.text.tobytes() + bytes(PADDING)
+        hashes = hashes_of(text, self.first_byte, self.last_byte - self.first_byte)
+        return repeats_of(hashes, self.bounds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Stretches):
+    """Lines that are not blank; `first` and `last` are their first and last dark characters."""
+
+    first: Offsets
+    last: Offsets
+
+    @cached_property
+    def paragraphs(self) -> Stretches:
+        """The paragraphs that these lines make."""
+        begins = np.ones(len(self.start), dtype=np.bool_)
+        begins[1:] = self.start[1:] - self.stop[:-1] != 1
+        begins[self.bounds[:-1][self.counts > 0]] = True
+        at = np.flatnonzero(begins)
+        ends = np.append(at[1:], len(begins)) - 1 if len(at) else at
+        return Stretches(
+            documents=self.documents,
+            start=self.start[at],
+            stop=self.stop[ends],
+            first_byte=self.first_byte[at],
+            last_byte=self.last_byte[ends],
+            bounds=np.searchsorted(at, self.bounds).astype(np.int64),
+        )
+
+
+def lines_of(documents: Documents, characters: NDArray[np.uint8], bounds: Offsets) -> Lines:
+    """The lines of a batch, whose documents lie at `bounds` of `characters`."""
+    start, stop = _between_line_feeds(characters, bounds)
+    first_byte, last_byte = start, stop
+    if len(characters) != len(documents.text):
+        first_byte, last_byte = _between_line_feeds(documents.text, documents.bounds)
+    first, last = _trimmed(characters, start, stop)
+    held = first < stop
+    return Lines(
+        documents=documents,
+        start=start[held],
+        stop=stop[held],
+        first_byte=first_byte[held],
+        last_byte=last_byte[held],
+        bounds=np.searchsorted(start[held], bounds).astype(np.int64),
+        first=first[held],
+        last=last[held],
+    )
+
+
+def _between_line_feeds(text: NDArray[np.uint8], bounds: Offsets) -> tuple[Offsets, Offsets]:
+    """Where lines begin and end, those without characters left out."""
+    feeds = np.flatnonzero(text == _LINE_FEED)
+    starts = np.sort(np.concatenate([bounds[:-1], feeds + 1]), kind="stable")
+    stops = np.sort(np.concatenate([feeds, bounds[1:]]), kind="stable")
+    held = starts < stops
+    return starts[held], stops[held]
+
+
+def _trimmed(
+    characters: NDArray[np.uint8], start: Offsets, stop: Offsets
+) -> tuple[Offsets, Offsets]:
+    """First and last character of each line but white space; first is stop in a blank one."""
+    first, last = start.copy(), stop - 1
+    moving = np.flatnonzero(_SPACE[characters[first]])
+    for _ in range(_STEPS):
+        first[moving] += 1
+        moving = moving[first[moving] < stop[moving]]
+        moving = moving[_SPACE[characters[first[moving]]]]
+        if not len(moving):
+            break
+    for line in moving.tolist():  # far indented: one by one, lest a long line be walked in steps
+        dark = np.flatnonzero(~_SPACE[characters[first[line] : stop[line]]])
+        first[line] = first[line] + dark[0] if len(dark) else stop[line]
+    moving = np.flatnonzero((first < stop) & _SPACE[characters[last]])
+    for _ in range(_STEPS):
+        last[moving] -= 1
+        moving = moving[_SPACE[characters[last[moving]]]]
+        if not len(moving):
+            break
+    for line in moving.tolist():
+        dark = np.flatnonzero(~_SPACE[characters[first[line] : last[line]]])
+        last[line] = first[line] + dark[-1]
+    return first, last
+
+
+def repeats_of(hashes: NDArray[np.uint64], bounds: Offsets) -> Mask:
+    """Which elements equal an earlier one of the same document."""
+    document = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+    order = np.argsort(hashes, kind="stable")
+    ordered, owner = hashes[order], document[order]
+    same = (ordered[1:] == ordered[:-1]) & (owner[1:] == owner[:-1])
+    repeats = np.zeros(len(hashes), dtype=np.bool_)
+    repeats[order[1:][same]] = True
+    return repeats
