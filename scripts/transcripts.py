@@ -2,7 +2,8 @@
 
 A block is fenced with ```console; a line that starts with "$ meshwright" is a command, the lines up
 to the next command its output. The commands of one page share one folder, in the order of the page;
-a fenced block below the remark <!-- file: NAME --> is put there as a file first.
+a fenced block below the remark <!-- file: NAME --> is put there as a file first, and by the remark
+<!-- copy: PATH --> a file of this repository is, under its own name.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import io
 import os
 import re
 import shlex
+import shutil
 import tempfile
+from pathlib import Path
 
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", re.DOTALL | re.MULTILINE)
+_COPY = re.compile(r"^<!-- copy: ([\w./-]+) -->$", re.MULTILINE)
+_ROOT = Path(__file__).resolve().parent.parent
 _FILE = re.compile(r"^<!-- file: ([\w.-]+) -->\n+```\w*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -38,6 +43,8 @@ def commands(text: str) -> list[str]:
 
 def _write_files(text: str) -> None:
     """Writes the files that a page shows into the working folder."""
+    for name in _COPY.findall(text):
+        shutil.copy2(_ROOT / name, Path(name).name)
     for name, content in _FILE.findall(text):
         with open(name, "w", encoding="utf-8") as stream:
             stream.write(content)
