@@ -200,10 +200,10 @@ def _sources(job: Job, found: _Tokenized, train: Column) -> list[dict[str, Any]]
 
 def _vocabulary(job: Job) -> dict[str, Any]:
     """What the shards have to say of the tokenizer."""
-    from meshwright.data.tokens.tokenizer import load
+    from meshwright.data.stages.tokenize import tokenizer_of
 
     assert job.build.tokenizer is not None
-    tokenizer = load(job.build.tokenizer, library="reference")
+    tokenizer = tokenizer_of(job.build.tokenizer, job.digests)
     return {
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,
