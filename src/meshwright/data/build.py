@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from meshwright.data.work.engines import Engine
     from meshwright.data.work.progress import OnProgress, Progress
 
+UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
@@ -101,7 +103,7 @@ def plan_job(settings: Build) -> Job:
     return Job(
         build=settings,
         inputs=inputs,
-        units=plan_units(inputs),
+        units=plan_units(inputs, unit_bytes=UNIT_BYTES),
         store=Store(Path(settings.output.folder) / WORK),
         digests=digests_of(settings),
     )

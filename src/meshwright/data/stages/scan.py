@@ -76,7 +76,7 @@ def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected]
     from meshwright.data.source.reading import read_unit
 
     build = job.build
-    steps, started = _chain(build), time.process_time()
+    steps, started = _chain(build, job.digests), time.process_time()
     batches = read_unit(
         unit,
         job.inputs,
@@ -96,7 +96,7 @@ def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected]
 
 
 @lru_cache(maxsize=1)
-def _chain(build: Build) -> tuple[Step, ...]:
+def _chain(build: Build, _digests: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
     """The steps of a build; what they load, as an index of test sets, is loaded once a process."""
     return chain_of(build)
 

@@ -51,7 +51,7 @@ def run_tokenize(job: Job, number: int) -> None:
     """Makes one tokenize unit; MeshwrightError when the ids are not those of the reference."""
     settings = job.build.tokenizer
     assert settings is not None
-    tokenizer, unit = _tokenizer(settings), scanned(job, number)
+    tokenizer, unit = tokenizer_of(settings, job.digests), scanned(job, number)
     keep: Mask = np.ones(len(unit.survivors), dtype=np.bool_)
     keep[dropped(job, number)] = False
     check_against_reference(unit, keep, tokenizer, settings)
@@ -70,8 +70,8 @@ def run_tokenize(job: Job, number: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer(settings: TokenizerSource) -> Tokenizer:
-    """The tokenizer, loaded once a process."""
+def tokenizer_of(settings: TokenizerSource, _digests: tuple[tuple[str, str], ...]) -> Tokenizer:
+    """The tokenizer whose files have these digests, loaded once a process."""
     from meshwright.data.tokens.tokenizer import load
 
     return load(settings)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
+from meshwright.data.settings import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,19 +19,20 @@ _CHUNK_BYTES = 1 << 20
 
 
 def digests_of(build: Build) -> tuple[tuple[str, str], ...]:
-    """(what, digest) for the tokenizer and each test set, in the order of the settings."""
+    """("tokenizer", digest of it), and for each file of the test sets its path and state."""
     return tuple(_digests(build))
 
 
 def _digests(build: Build) -> Iterator[tuple[str, str]]:
     if build.tokenizer is not None:
-        path = Path(build.tokenizer.file)
+        path = Path(build.tokenizer.file).expanduser()
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         yield "tokenizer", _digest(files)
     if build.decontaminate is not None:
-        for pattern in build.decontaminate.files:
-            found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
-            yield pattern, _digest(found or [Path(pattern)])
+        from meshwright.data.source.listing import list_inputs
+
+        for found in list_inputs((Source(files=build.decontaminate.files),)):
+            yield found.path, f"{found.bytes} {found.stamp}"
 
 
 def _digest(paths: Sequence[Path]) -> str:
