@@ -58,7 +58,7 @@ def key_link(job: Job, _number: int) -> str:
     """What it is made from: all scan units, and what counts as linked."""
     dedup = job.build.dedup
     read = keys_read(job.store, "scan", [unit.number for unit in job.units])
-    return key_of(dedup.exact, dedup.near, dedup.scope if dedup.near else "", read)
+    return key_of(dedup.exact, [dedup.scope, dedup.threshold] if dedup.near else [], read)
 
 
 def run_link(job: Job, number: int) -> None:

@@ -1,0 +1,149 @@
+"""Decide: what is dropped is what the definition says, however the work is divided."""
+
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scan_units import dropped, run_dedup, scanned_job, write_scan
+
+from meshwright.data.reasons import CODES
+from meshwright.data.settings import Dedup
+from meshwright.data.stages.decide import decide_units, dropped_of
+
+NEAR, EXACT = CODES["near_duplicate"], CODES["exact_duplicate"]
+NEARLY = settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def corpus(seed, *, families=6, size=5):
+    """Texts in families that differ in some words, with exact copies among them."""
+    draw = random.Random(seed)
+    texts = []
+    for family in range(families):
+        words = [f"f{family}w{draw.randrange(200)}" for _ in range(draw.choice([3, 30, 80, 300]))]
+        texts.append(" ".join(words))
+        for _ in range(size - 1):
+            other = list(words)
+            for _ in range(draw.randrange(4)):
+                other[draw.randrange(len(other))] = f"x{draw.randrange(1000)}"
+            texts.append(" ".join(other))
+    draw.shuffle(texts)
+    return texts
+
+
+def shingles(text):
+    words = text.split()
+    runs = [tuple(words[i : i + 5]) for i in range(len(words) - 4)]
+    return set(runs or [tuple(words)])
+
+
+def similarity(one, other):
+    return len(one & other) / len(one | other)
+
+
+def plain_dropped(texts, threshold=0.8):
+    """Number, reason and similarity of all that go when every pair is compared."""
+    seen, kept, found = set(), [], {}
+    sets = [shingles(text) for text in texts]
+    for number, text in enumerate(texts):
+        if text in seen:
+            found[number] = EXACT
+            continue
+        seen.add(text)
+        if any(similarity(sets[number], sets[one]) >= threshold for one in kept):
+            found[number] = NEAR
+        else:
+            kept.append(number)
+    return found
+
+
+def divided(texts, cuts):
+    edges = [0, *sorted(cuts), len(texts)]
+    return [texts[first:last] for first, last in pairwise(edges)]
+
+
+def numbered(job, units):
+    """The duplicates by their number in the corpus: number, reason, of, similarity."""
+    firsts = [0]
+    for texts in units:
+        firsts.append(firsts[-1] + len(texts))
+    return [
+        (firsts[unit] + one, reason, firsts[of_unit] + of, near)
+        for unit, one, reason, of_unit, of, near in dropped(job)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_all_that_a_comparison_of_every_pair_drops(tmp_path, seed):
+    texts = corpus(seed, families=20)
+    job = scanned_job(tmp_path, [texts], Dedup(near=True))
+    run_dedup(job)
+    rows = numbered(job, [texts])
+    assert {number: reason for number, reason, _, _ in rows} == plain_dropped(texts)
+    gone = {number for number, reason, _, _ in rows if reason == NEAR}
+    for number, reason, of, near in rows:
+        if reason == NEAR:
+            assert of < number
+            assert of not in gone
+            found = similarity(shingles(texts[number]), shingles(texts[of]))
+            assert near == pytest.approx(found, abs=1e-6)
+        else:
+            assert texts[of] == texts[number]
+
+
+@NEARLY
+@given(
+    seed=st.integers(0, 1000),
+    cuts=st.lists(st.integers(0, 30), max_size=5),
+    memory_bytes=st.sampled_from([400, 5000, 1 << 28]),
+    group_words=st.sampled_from([1, 200, 1 << 22]),
+    per_block=st.integers(1, 9),
+)
+def test_no_division_of_the_work_changes_a_decision(
+    tmp_path_factory, seed, cuts, memory_bytes, group_words, per_block
+):
+    texts = corpus(seed)
+    whole = scanned_job(tmp_path_factory.mktemp("whole"), [texts], Dedup(near=True))
+    run_dedup(whole)
+    units = divided(texts, cuts)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meshwright.data.stages.link.GROUP_WORDS", group_words)
+        parts = scanned_job(
+            tmp_path_factory.mktemp("parts"),
+            units,
+            Dedup(near=True, memory_bytes=memory_bytes),
+            per_block=per_block,
+        )
+        run_dedup(parts)
+    assert numbered(parts, units) == numbered(whole, [texts])
+
+
+def test_units_are_made_again_only_when_what_they_read_has_changed(tmp_path):
+    job = scanned_job(tmp_path, divided(corpus(3), [10, 20]), Dedup(near=True))
+    assert run_dedup(job) == ["link 0", "shingle 0", "shingle 1", "shingle 2", "decide 0"]
+    assert run_dedup(job) == []
+    write_scan(job, 1, ["a text that no other is like", *corpus(3)[11:20]])
+    assert run_dedup(job)[0] == "link 0"
+    assert run_dedup(job) == []
+
+
+@pytest.mark.parametrize("threshold", [0.6, 0.95, 1.0])
+def test_another_threshold(tmp_path, threshold):
+    texts = corpus(4)
+    run_dedup(scanned_job(tmp_path, [texts], Dedup(near=True)))
+    job = scanned_job(tmp_path, [texts], Dedup(near=True, threshold=threshold))
+    run_dedup(job)
+    found = {number: reason for number, reason, _, _ in numbered(job, [texts])}
+    assert found == plain_dropped(texts, threshold)
+
+
+def test_a_unit_is_a_group_and_weighs_its_words(tmp_path, monkeypatch):
+    monkeypatch.setattr("meshwright.data.stages.link.GROUP_WORDS", 1)
+    one, other = " ".join("abcdefghij"), " ".join("klmnopqrstuv")
+    job = scanned_job(tmp_path, [[one, other, one + " z", other + " z"]], Dedup(near=True, rows=1))
+    run_dedup(job)
+    assert decide_units(job) == {0: 21, 1: 25}
+    assert dropped_of(job, 0)["survivor"].tolist() == [2, 3]
