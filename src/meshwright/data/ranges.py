@@ -125,6 +125,11 @@ def _list_problems(build: Build) -> Iterator[Problem]:
             yield from _not_among(f"pii.kinds.{place}", kind, _PII_KINDS)
     if build.language is not None and not build.language.keep:
         yield Problem("language.keep", [], "names no language", 'write ["en", "de"]')
+    if build.language is not None:
+        from meshwright.data.clean.language import CODES
+
+        for place, code in enumerate(build.language.keep):
+            yield from _not_among(f"language.keep.{place}", code, CODES[1:])
     if build.decontaminate is not None and not build.decontaminate.files:
         yield Problem("decontaminate.files", [], "names no test set", 'write ["eval/*.jsonl"]')
     if build.tokenizer is not None and not build.tokenizer.file:

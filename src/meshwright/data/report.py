@@ -42,7 +42,12 @@ def _placed(job: Job, example: dict[str, Any], ahead: Mapping[int, int]) -> dict
     """An example with the path of its file, and its line in that."""
     number = example["input"]
     line = example["line"] + ahead.get(number, 0)
-    return {"file": job.inputs[number].path, "line": line, "excerpt": example["excerpt"]}
+    return {
+        "file": job.inputs[number].path,
+        "line": line,
+        "excerpt": example["excerpt"],
+        "why": example["why"],
+    }
 
 
 def _add(total: dict[str, Any], counts: dict[str, Any]) -> None:

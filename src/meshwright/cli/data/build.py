@@ -13,6 +13,8 @@ from meshwright.cli.data.options import OPTIONS, settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from meshwright.data.settings import Build
+
 _EPILOG = """\b
 Examples:
   meshwright data build config.toml
@@ -44,6 +46,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Go on after an interruption; the same without it.",
 )
 @click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
+@click.option("--dry-run", is_flag=True, help="Sample 1%, say what a build would make and cost.")
 @click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
@@ -53,6 +56,7 @@ def build(
     workers: int | None,
     engine: str,
     fresh: bool,
+    dry_run: bool,
     write_config: str | None,
     quiet: bool,
     as_json: bool,
@@ -66,11 +70,9 @@ def build(
     """
     settings = settings_of(files, asked)
     if write_config:
-        from meshwright.data.reading import write_build
-
-        output.check_writable(write_config)
-        output.write_file(write_config, write_build(settings))
-        return EXIT_OK
+        return _write_config(settings, write_config)
+    if dry_run:
+        return _dry_run(settings, workers, as_json=as_json)
     from meshwright.cli.data.progress import watching
     from meshwright.data.build import build as make
 
@@ -82,9 +84,32 @@ def build(
     return EXIT_OK
 
 
+def _write_config(settings: Build, path: str) -> int:
+    from meshwright.data.reading import write_build
+
+    output.check_writable(path)
+    output.write_file(path, write_build(settings))
+    return EXIT_OK
+
+
+def _dry_run(settings: Build, workers: int | None, *, as_json: bool) -> int:
+    """What a sample says of the whole build."""
+    from meshwright.data.build import plan_job
+    from meshwright.data.dry import dry_run
+    from meshwright.data.work.engines.choice import cores
+    from meshwright.report.build import projection_page, projection_record
+
+    found = dry_run(plan_job(settings))
+    if as_json:
+        output.json(projection_record(found))
+    else:
+        output.page(projection_page(found, workers=workers or cores()))
+    return EXIT_OK
+
+
 def _say(folder: str, manifest: Any, *, as_json: bool, quiet: bool) -> None:
     """The summary."""
-    from meshwright.cli.data.summary import summary_page, summary_record
+    from meshwright.report.build import summary_page, summary_record
 
     if as_json:
         output.json(summary_record(folder, manifest))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.data.reasons import CODES
+from meshwright.data.reasons import CODES, REASONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from meshwright.data.documents import Documents, Mask, Verdict
     from meshwright.data.settings import Build
     from meshwright.data.words.table import Table
+
+    Why = Callable[[int, str], str]  # place in the batch, reason -> what was found wrong
 
 EXAMPLES = 5  # of each reason, from one unit
 EXCERPT_CHARACTERS = 200
@@ -64,6 +66,7 @@ class Step:
 
     name: str
     run: Callable[[Batch, Tally], Verdict]
+    why: Callable[[Batch], Why] | None = None  # asked before what goes is taken out
 
 
 class Tally:
@@ -82,12 +85,15 @@ class Tally:
         for key, value in zip(_COUNTED, values, strict=True):
             total[key] += value
 
-    def note(self, reason: str, documents: Documents, places: NDArray[np.intp]) -> None:
+    def note(
+        self, reason: str, documents: Documents, places: NDArray[np.intp], why: Why | None
+    ) -> None:
         """Counts dropped documents, and keeps the first few as examples."""
         self.dropped[reason] = self.dropped.get(reason, 0) + len(places)
         shown = self.examples.setdefault(reason, [])
         for place in places[: EXAMPLES - len(shown)].tolist():
-            shown.append(_example(documents, place))
+            said = why(place, reason) if why is not None else REASONS[reason]
+            shown.append({**_example(documents, place), "why": said})
 
     def facts(self) -> dict[str, Any]:
         """All of it, for the record of the unit."""
@@ -110,10 +116,10 @@ def run_chain(steps: tuple[Step, ...], batch: Batch, tally: Tally) -> None:
     for step in steps:
         before, started = _size(batch), time.process_time()
         verdict = step.run(batch, tally)
-        judged = batch.documents
-        gone = batch.drop(verdict)
-        for reason, places in gone.items():
-            tally.note(reason, judged, places)
+        judged, going = batch.documents, any(mask.any() for mask in verdict.values())
+        why = step.why(batch) if step.why is not None and going else None
+        for reason, places in batch.drop(verdict).items():
+            tally.note(reason, judged, places, why)
         seconds = time.process_time() - started
         tally.step(step.name, before=before, after=_size(batch), s=seconds)
 
@@ -174,6 +180,7 @@ def _pii(build: Build) -> Step:
 
 
 def _language(build: Build) -> Step:
+    from meshwright.data.clean.language import CODES as CODES_OF_LANGUAGES
     from meshwright.data.clean.language import identify, judge
 
     settings = build.language
@@ -184,18 +191,27 @@ def _language(build: Build) -> Step:
         batch.language[batch.rows] = codes
         return judge(codes, scores, settings)
 
-    return Step("language", run)
+    def why(batch: Batch) -> Why:
+        found = batch.language[batch.rows]
+        return lambda place, reason: f"{REASONS[reason]}: {CODES_OF_LANGUAGES[found[place]]}"
+
+    return Step("language", run, why)
 
 
 def _filters(build: Build) -> Step:
-    from meshwright.data.filters import apply
+    from meshwright.data.filters import apply, explain
 
     def run(batch: Batch, _tally: Tally) -> Verdict:
         batch.table, verdict = apply(batch.documents, build)
         batch.documents = batch.table.documents
         return verdict
 
-    return Step("filters", run)
+    def why(batch: Batch) -> Why:
+        table = batch.table
+        assert table is not None
+        return lambda place, reason: explain(table, place, reason, build)
+
+    return Step("filters", run, why)
 
 
 def _words() -> Step:
@@ -209,7 +225,7 @@ def _words() -> Step:
 
 
 def _decontaminate(build: Build) -> Step:
-    from meshwright.data.decontaminate import index_of, judge
+    from meshwright.data.decontaminate import find, index_of, judge
 
     settings = build.decontaminate
     assert settings is not None
@@ -219,7 +235,13 @@ def _decontaminate(build: Build) -> Step:
         assert batch.table is not None
         return judge(batch.table, index)
 
-    return Step("decontaminate", run)
+    def why(batch: Batch) -> Why:
+        assert batch.table is not None
+        hits = find(batch.table, index)
+        items = dict(zip(hits.document.tolist()[::-1], hits.item.tolist()[::-1], strict=True))
+        return lambda place, _reason: f"shares a run of words with {index.items[items[place]]}"
+
+    return Step("decontaminate", run, why)
 
 
 def too_short(documents: Documents, min_characters: int) -> Mask:

@@ -1,0 +1,162 @@
+"""What a build did, as a page a person can read, and as a record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.table import Column, table_of
+from meshwright.base.units import format_bytes, format_count, format_duration, format_rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.data.dry import Projection
+    from meshwright.data.shards.manifest import Manifest
+    from meshwright.report.page import Block
+
+_MOST_REASONS = 12
+_STEPS = (
+    Column(key="step", title="step"),
+    Column(key="in", title="documents in", align="right"),
+    Column(key="out", title="out", align="right"),
+    Column(key="size", title="text out", align="right"),
+    Column(key="seconds", title="CPU", align="right"),
+    Column(key="rate", title="per CPU", align="right"),
+)
+_STAGES = (
+    Column(key="stage", title="stage"),
+    Column(key="units", title="units", align="right"),
+    Column(key="found", title="found done", align="right"),
+    Column(key="seconds", title="time", align="right"),
+    Column(key="cpu", title="CPU", align="right"),
+)
+_SHARES = (
+    Column(key="reason", title="would be dropped because"),
+    Column(key="share", title="share", align="right"),
+)
+_DROPPED = (
+    Column(key="reason", title="dropped because"),
+    Column(key="documents", title="documents", align="right"),
+    Column(key="share", title="share", align="right"),
+)
+
+
+def summary_record(folder: str, manifest: Manifest) -> dict[str, Any]:
+    """The same as the page, for machines: counts, shards, and the record of the run."""
+    from meshwright.data.finished import read_record
+
+    record = dict(read_record(Path(folder)))
+    return {
+        "folder": folder,
+        "counts": dict(manifest.counts),
+        "shards": [
+            {name: getattr(shard, name) for name in ("name", "documents", "tokens", "rows")}
+            for shard in manifest.shards
+        ],
+        "run": record,
+    }
+
+
+def projection_record(found: Projection) -> dict[str, Any]:
+    """A dry run for machines."""
+    return asdict(found)
+
+
+def projection_page(found: Projection, *, workers: int) -> list[Block]:
+    """What a sample says of a whole build."""
+    gone = sorted(((share, reason) for reason, share in found.dropped.items()), reverse=True)
+    rows = [{"reason": reason, "share": f"{share:.1%}"} for share, reason in gone]
+    tokens = f", {format_count(found.tokens)} tokens" if found.tokens is not None else ""
+    return [
+        f"sample: {found.sample_documents:,} documents, {format_bytes(found.sample_bytes)} of text,"
+        f" {found.rejected:,} lines that cannot be read",
+        *([table_of(_SHARES, rows), ""] if rows else []),
+        f"input: {found.inputs:,} files, {format_bytes(found.stored_bytes)} stored, about "
+        f"{format_count(found.documents)} documents, {format_bytes(found.text_bytes)} of text",
+        f"kept: about {found.kept:.1%}{tokens}, before duplicates beyond the sample",
+        f"time: about {format_duration(found.cpu_seconds)} of CPU, "
+        f"{format_duration(found.cpu_seconds / workers)} with {workers} workers",
+        f"disk: about {format_bytes(found.work_bytes)} while it runs, "
+        f"{format_bytes(found.output_bytes)} for the output",
+    ]
+
+
+def summary_page(folder: str, manifest: Manifest) -> list[Block]:
+    """Steps, stages, reasons, tokens and files."""
+    from meshwright.data.finished import read_record
+
+    record = read_record(Path(folder))
+    return [*_run(record), *_reasons(manifest), *_output(folder, manifest)]
+
+
+def _run(record: Mapping[str, Any]) -> Iterator[Block]:
+    """What the steps of the scan and the stages took."""
+    steps = [_step(name, counts) for name, counts in record.get("steps", {}).items()]
+    if steps:
+        yield table_of(_STEPS, steps)
+        yield ""
+    stages = [_stage(name, facts) for name, facts in record.get("stages", {}).items()]
+    if stages:
+        yield table_of(_STAGES, [stage for stage in stages if stage["units"] != "0"])
+        yield ""
+    rejected = record.get("rejected", {})
+    if rejected:
+        count = sum(rejected.values())
+        yield f"{count:,} lines of {len(rejected):,} files could not be read: rejected.jsonl"
+        yield ""
+
+
+def _step(name: str, counts: Mapping[str, Any]) -> dict[str, str]:
+    seconds = counts["seconds"]
+    return {
+        "step": name,
+        "in": f"{counts['documents_in']:,}",
+        "out": f"{counts['documents_out']:,}",
+        "size": format_bytes(counts["bytes_out"]),
+        "seconds": format_duration(seconds),
+        "rate": format_rate(counts["bytes_in"] / seconds) if seconds else "",
+    }
+
+
+def _stage(name: str, facts: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        "stage": name,
+        "units": f"{facts['units']:,}",
+        "found": f"{facts['found']:,}" if facts["found"] else "",
+        "seconds": format_duration(facts["seconds"]),
+        "cpu": format_duration(facts["cpu_seconds"]),
+    }
+
+
+def _reasons(manifest: Manifest) -> Iterator[Block]:
+    """How many documents were kept, and why the others were not."""
+    total = sum(manifest.counts.values())
+    kept = manifest.counts.get("", 0)
+    gone = sorted((-count, reason) for reason, count in manifest.counts.items() if reason)
+    rows = [
+        {"reason": reason, "documents": f"{-count:,}", "share": f"{-count / total:.1%}"}
+        for count, reason in gone[:_MOST_REASONS]
+        if count
+    ]
+    if rows:
+        yield table_of(_DROPPED, rows)
+        yield ""
+    share = f" ({kept / total:.1%})" if total else ""
+    yield f"{kept:,} of {total:,} documents kept{share}"
+
+
+def _output(folder: str, manifest: Manifest) -> Iterator[Block]:
+    """Tokens, rows and files."""
+    size = sum(file.bytes for file in manifest.files.values())
+    packed = manifest.packed
+    if packed is not None:
+        rows = sum(shard.rows for shard in manifest.shards)
+        tokens = sum(shard.tokens for shard in manifest.shards)
+        fill = tokens / (rows * packed.seq_len) if rows else 0.0
+        yield (
+            f"{format_count(tokens)} tokens in {rows:,} rows of {packed.seq_len:,} "
+            f"({packed.strategy}, {fill:.2%} full), {len(manifest.shards):,} shards"
+        )
+    yield f"{len(manifest.files):,} files, {format_bytes(size)}, in {folder}"
