@@ -61,7 +61,7 @@ class _Sample:
         self.keys: set[bytes] = set()
         self.documents = self.kept = self.tokens = self.rejected = self.duplicates = 0
         self.text_bytes = self.kept_bytes = self.zstd_bytes = 0
-        self.seconds = 0.0
+        self.seconds, self.timed_bytes = 0.0, 0
         self.whole_documents = self.whole_bytes = 0.0  # projected
 
 
@@ -119,18 +119,23 @@ def _take(
     share: float,
 ) -> None:
     """One piece, which stands for `share` stored bytes."""
+    source = job.inputs[piece.spans[0].input]
+    is_packed = bool(source.compression) or source.format == "parquet"
     started, documents, text_bytes, packed = time.process_time(), 0, 0, 0
     for batch in _read(job, piece, sample):
         documents += len(batch)
         text_bytes += int(batch.bounds[-1])
-        packed += len(zlib.compress(batch.text[:PIECE_BYTES].tobytes()))
+        if is_packed:
+            packed += len(zlib.compress(batch.text.tobytes()))
         _judge(job.build, Batch(batch), steps, tokenizer, sample)
     if not documents:
         return
-    sample.seconds += time.process_time() - started
+    if piece.number:  # the first one also loads libraries and models
+        sample.seconds += time.process_time() - started
+        sample.timed_bytes += text_bytes
     sample.documents += documents
     sample.text_bytes += text_bytes
-    stored = _stored(job.inputs[piece.spans[0].input], piece, text_bytes, packed)
+    stored = _stored(source, piece, text_bytes, packed)
     sample.whole_documents += documents * share / stored
     sample.whole_bytes += text_bytes * share / stored
 
@@ -224,7 +229,7 @@ def _projection(job: Job, sample: _Sample, tokenizer: Tokenizer | None) -> Proje
         dropped=dropped,
         rejected=sample.rejected,
         tokens=None if tokenizer is None else round(sample.tokens * scale),
-        cpu_seconds=sample.seconds * scale,
+        cpu_seconds=sample.seconds * sample.whole_bytes / max(1, sample.timed_bytes),
         work_bytes=round(sample.zstd_bytes * scale + documents * _DOCUMENT_BYTES + 2 * token_bytes),
         output_bytes=round(token_bytes + kept * _INDEX_BYTES + text),
     )

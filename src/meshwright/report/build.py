@@ -69,7 +69,7 @@ def projection_page(found: Projection, *, workers: int) -> list[Block]:
     gone = sorted(((share, reason) for reason, share in found.dropped.items()), reverse=True)
     rows = [{"reason": reason, "share": f"{share:.1%}"} for share, reason in gone]
     tokens = f", {format_count(found.tokens)} tokens" if found.tokens is not None else ""
-    return [
+    page: list[Block] = [
         f"sample: {found.sample_documents:,} documents, {format_bytes(found.sample_bytes)} of text,"
         f" {found.rejected:,} lines that cannot be read",
         *([table_of(_SHARES, rows), ""] if rows else []),
@@ -81,6 +81,7 @@ def projection_page(found: Projection, *, workers: int) -> list[Block]:
         f"disk: about {format_bytes(found.work_bytes)} while it runs, "
         f"{format_bytes(found.output_bytes)} for the output",
     ]
+    return page
 
 
 def summary_page(folder: str, manifest: Manifest) -> list[Block]:
