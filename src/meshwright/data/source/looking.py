@@ -16,12 +16,11 @@ from meshwright.data.source.kinds import (
     kind_by_name,
     magic,
 )
-from meshwright.data.source.opening import expanded, read_from, reading
+from meshwright.data.source.opening import expanded, read_at, reading
 from meshwright.data.source.unit import Input
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import BinaryIO
 
     from meshwright.data.settings import Source
     from meshwright.data.source.places import Found
@@ -65,7 +64,7 @@ def input_of(
 def _head(path: str) -> Head:
     """The first bytes of the content."""
     with reading(path) as file:
-        stored = _first(file, path)
+        stored = read_at(file, path, 0, HEAD_BYTES)
         compression = COMPRESSIONS.get(magic(stored), "")
         if not compression:
             return Head(stored, "")
@@ -75,14 +74,6 @@ def _head(path: str) -> Head:
         while len(content) < HEAD_BYTES and (piece := next(pieces, b"")):
             content += piece
         return Head(content[:HEAD_BYTES], compression)
-
-
-def _first(file: BinaryIO, path: str) -> bytes:
-    """The first bytes as they are stored."""
-    head = b""
-    while len(head) < HEAD_BYTES and (piece := read_from(file, path, HEAD_BYTES - len(head))):
-        head += piece
-    return head
 
 
 def _format(head: Head, path: str, source: Source) -> str:

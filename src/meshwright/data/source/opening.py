@@ -72,6 +72,19 @@ def read_from(file: BinaryIO, path: str, count: int) -> bytes:
         raise unreadable(path, error) from None
 
 
+def read_at(file: BinaryIO, path: str, at: int, count: int) -> bytes:
+    """The `count` bytes from a place of the file, fewer only at its end."""
+    parts = []
+    try:
+        file.seek(at)
+        while count > 0 and (part := file.read(count)):
+            parts.append(part)
+            count -= len(part)
+    except (OSError, ValueError, OverflowError) as error:
+        raise unreadable(path, error) from None
+    return b"".join(parts)
+
+
 def _open(path: str) -> BinaryIO:
     if not is_url(path):
         return open(path, "rb", buffering=0)

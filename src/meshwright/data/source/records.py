@@ -27,7 +27,7 @@ def records_of(source: Input, limits: Limits) -> Iterator[dict[str, Any]]:
     if source.format == "parquet":
         from meshwright.data.source.parquet import parquet_records
 
-        yield from parquet_records(source.path)
+        yield from parquet_records(source.path, limits)
         return
     loads = need("orjson", "reading jsonl").loads
     with opened(source, 0, source.bytes, limits=limits) as chunks:

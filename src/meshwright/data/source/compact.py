@@ -1,0 +1,85 @@
+"""Structures of thrift's compact protocol, as far as headers of parquet pages need them.
+
+Format: thrift's doc/specs/thrift-compact-protocol.md. Strings and lists are passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+Fields: TypeAlias = "dict[int, int | Fields]"  # by number: integers and structures
+
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+_INTEGERS = (4, 5, 6)
+_LONGEST_VARINT = 10
+_DEEPEST = 8
+
+
+def structure(data: bytes, at: int = 0, depth: int = 0) -> tuple[Fields, int]:
+    """The fields of a structure and where it ends.
+
+    Raises IndexError where the data ends before it does, ValueError where it is none.
+    """
+    if depth > _DEEPEST:
+        raise ValueError("nested too deep")
+    fields: Fields = {}
+    number = 0
+    while head := data[at]:
+        at += 1
+        number += head >> 4
+        if not head >> 4:
+            number, at = _integer(data, at)
+        value, at = _value(data, at, head & 15, depth)
+        if value is not None:
+            fields[number] = value
+    return fields, at + 1
+
+
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[int | Fields | None, int]:
+    if kind in (_TRUE, _FALSE):
+        return None, at
+    if kind in _INTEGERS:
+        return _integer(data, at)
+    if kind == _STRUCT:
+        return structure(data, at, depth + 1)
+    if kind in (_LIST, _SET):
+        return None, _after_list(data, at, depth)
+    if kind == _BINARY:
+        length, at = _varint(data, at)
+        return None, _within(data, at + length)
+    if kind in (_BYTE, _DOUBLE):
+        return None, _within(data, at + (1 if kind == _BYTE else 8))
+    raise ValueError(f"no field of type {kind} belongs here")
+
+
+def _after_list(data: bytes, at: int, depth: int) -> int:
+    head = data[at]
+    at += 1
+    count = head >> 4
+    if count == 15:
+        count, at = _varint(data, at)
+    for _ in range(count):
+        at = at + 1 if head & 15 in (_TRUE, _FALSE) else _value(data, at, head & 15, depth + 1)[1]
+        _within(data, at)
+    return at
+
+
+def _within(data: bytes, at: int) -> int:
+    if at > len(data):
+        raise IndexError("ends within a value")
+    return at
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    value, at = _varint(data, at)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(_LONGEST_VARINT):
+        byte = data[at + shift]
+        value |= (byte & 127) << 7 * shift
+        if byte < 128:
+            return value, at + shift + 1
+    raise ValueError("an integer that never ends")
