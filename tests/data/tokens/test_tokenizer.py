@@ -82,12 +82,13 @@ def test_truncation_padding_and_templates_of_the_file_are_not_applied(
     byte_level: dict[str, Any], written: Callable[..., Path]
 ) -> None:
     cut = {"max_length": 2, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    first, second = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     template = {
         "type": "TemplateProcessing",
-        "single": [{"SpecialToken": {"id": END, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "single": [{"SpecialToken": {"id": END, "type_id": 0}}, first],
+        "pair": [first, second],
         "special_tokens": {END: {"id": END, "ids": [0], "tokens": [END]}},
-    }  # fmt: skip
+    }
     path = written(byte_level, truncation=cut, post_processor=template)
     tokenizer = load(TokenizerSource(file=str(path)))
     text = "The quick brown fox jumps over the lazy dog"

@@ -174,7 +174,7 @@ def test_an_encoder_that_panics_is_not_used(
 ) -> None:
     from dataclasses import replace
 
-    class PanicException(BaseException):  # noqa: N818 - as Rust's binding calls it
+    class PanicException(BaseException):
         pass
 
     def panics() -> Gigatoken:
