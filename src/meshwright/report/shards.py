@@ -328,9 +328,8 @@ def shown_page(shown: Shown, *, characters: int, ids: bool) -> list[Block]:
 def _shown_headline(shown: Shown) -> str:
     parts = f"{len(shown.parts)} piece{'' if len(shown.parts) == 1 else 's'}"
     tokens = sum(len(part.ids) for part in shown.parts)
-    what = f"row {shown.row:,} of {shown.rows:,}"
-    if shown.row is None:
-        what = f"document {shown.document:,}"
+    what = f"document {shown.document}" if shown.row is None else f"row {shown.row:,}"
+    what += f" of {shown.rows:,}" if shown.row is not None else ""
     return (
         f"{what} in {shown.split} ({shown.shard}): {tokens:,} tokens in {parts}, "
         f"cost {format_count(shown.cost)}"

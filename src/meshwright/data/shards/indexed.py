@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from meshwright.data.shards.hashed import creating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -188,5 +188,5 @@ def _check_columns(found: Indexed, path: Path) -> None:
 
 def _unsound(path: object, reason: str) -> InvalidInput:
     hint = "meshwright data verify FOLDER tells what is damaged; build again what is"
-    name = str(path)
-    return InvalidInput([Finding(message=reason, file=name, reason=reason, hint=hint)], hint=hint)
+    message = f"{Path(str(path)).name} {reason}"
+    return InvalidInput([Finding(message=message, file=str(path), hint=hint)], hint=hint)

@@ -169,7 +169,8 @@ def read_manifest(folder: Path) -> Manifest:
             raise _wrong(path, "is larger than any manifest")
         text = path.read_bytes()
     except OSError as error:
-        raise _wrong(path, error.strerror or str(error), hint=_BUILD) from None
+        reason = f"cannot be read: {error.strerror or error}"
+        raise _wrong(path, reason, hint=_BUILD) from None
     return decoded(text, path)
 
 
@@ -215,4 +216,4 @@ def _text(manifest: Manifest) -> bytes:
 
 
 def _wrong(path: Path, reason: str, *, hint: str = "build the folder again") -> InvalidInput:
-    return InvalidInput([Finding(message=reason, file=str(path), reason=reason, hint=hint)])
+    return InvalidInput([Finding(message=f"{MANIFEST} {reason}", file=str(path), hint=hint)])

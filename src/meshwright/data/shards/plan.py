@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
+from meshwright.base.pattern import pattern
 from meshwright.data.documents import bounds_of
 from meshwright.data.stages.layout import PIECE, ROW
 
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from meshwright.data.shards.indexed import Indexed
 
 _HINT = "meshwright data verify FOLDER tells what is damaged; build again what is"
-_DAMAGE = (ValueError, EOFError, SyntaxError, TypeError, KeyError, OverflowError, RecursionError)
+_LONGEST_HEADER = 1024
+_SHAPE = pattern(rb"'shape': \((\d{1,12}),\), \}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,27 +50,39 @@ def open_plan(prefix: Path, indexed: Indexed, *, seq_len: int) -> Plan:
 
 
 def read_column(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A .npy file with one column of that type, mapped into memory; InvalidInput otherwise."""
+    """A .npy file with one column of that type, mapped into memory; InvalidInput otherwise.
+
+    Its header must be the one that NumPy writes for that column.
+    """
     try:
         with path.open("rb") as file:
-            version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
-            if version != (1, 0):
-                raise damaged(path, f"is .npy of version {version}; 1.0 is written here")
-            header = np.lib.format.read_array_header_1_0(file)  # type: ignore[no-untyped-call]
-            shape, fortran, found = header
-            start = file.tell()
+            head = file.read(_LONGEST_HEADER)
             size = file.seek(0, 2)
-    except _DAMAGE as error:
-        raise damaged(path, f"is no .npy file: {error}") from None
     except OSError as error:
         raise damaged(path, error.strerror or str(error)) from None
-    if found != dtype or len(shape) != 1 or fortran:
-        raise damaged(path, f"holds {shape} of {found}, not a column of {dtype}")
-    if size != start + shape[0] * dtype.itemsize:
-        raise damaged(path, f"has {size:,} bytes where {shape[0]:,} rows need another number")
-    if shape[0] == 0:
+    match = _SHAPE.search(head)
+    count = int(match[1]) if match else -1
+    start = 10 + int.from_bytes(head[8:10], "little")
+    if count < 0 or head[:start] != header_of(dtype, count):
+        raise damaged(path, f"does not begin as its kind does")
+    if size != start + count * dtype.itemsize:
+        told = f"{count:,} rows of {dtype.itemsize} bytes"
+        raise damaged(path, f"has {size:,} bytes where its header and {told} take another number")
+    if count == 0:
         return np.zeros(0, dtype=dtype)
-    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=shape)
+    return np.memmap(path, dtype=dtype, mode="r", offset=start, shape=(count,))
+
+
+def header_of(dtype: np.dtype[Any], count: int) -> bytes:
+    """How a .npy file with one column begins."""
+    described = {
+        "descr": np.lib.format.dtype_to_descr(dtype),  # type: ignore[no-untyped-call]
+        "fortran_order": False,
+        "shape": (count,),
+    }
+    file = BytesIO()
+    np.lib.format.write_array_header_1_0(file, described)  # type: ignore[no-untyped-call]
+    return file.getvalue()
 
 
 def _wrong_rows(plan: Plan, seq_len: int) -> str:
@@ -104,4 +119,4 @@ def _wrong_pieces(pieces: NDArray[Any], lengths: NDArray[np.int32]) -> str:
 
 def damaged(path: Path, reason: str) -> InvalidInput:
     """The error for a file that is not what was written."""
-    return InvalidInput([Finding(message=reason, file=str(path), reason=reason, hint=_HINT)])
+    return InvalidInput([Finding(message=f"{path.name} {reason}", file=str(path), hint=_HINT)])
