@@ -64,7 +64,7 @@ def read_column(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     count = int(match[1]) if match else -1
     start = 10 + int.from_bytes(head[8:10], "little")
     if count < 0 or head[:start] != header_of(dtype, count):
-        raise damaged(path, f"does not begin as its kind does")
+        raise damaged(path, "does not begin as its kind does")
     if size != start + count * dtype.itemsize:
         told = f"{count:,} rows of {dtype.itemsize} bytes"
         raise damaged(path, f"has {size:,} bytes where its header and {told} take another number")
