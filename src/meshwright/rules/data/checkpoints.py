@@ -25,7 +25,7 @@ WRITING_SHARE = 0.5
 # How often, how fast
 
 
-def _interval_s(job: Job) -> Any:
+def interval_s(job: Job) -> Any:
     """Seconds between checkpoints; NaN when not stated."""
     loading = job.workload.loading
     if loading.checkpoint_interval_s is not None:
@@ -45,21 +45,21 @@ def _checkpoint_bytes(job: Job) -> Any:
     return total_parameters(job.model) * each
 
 
-def _write_s(job: Job) -> Any:
+def write_s(job: Job) -> Any:
     """Seconds to write a checkpoint from all nodes together; NaN when the rate is not stated."""
     rate = job.workload.loading.checkpoint_write_bytes_per_s_per_node
     return np.nan if rate is None else _checkpoint_bytes(job) / (rate * job.cluster.num_nodes)
 
 
-def _stall_s(job: Job) -> Any:
+def stall_s(job: Job) -> Any:
     """Seconds that training stands still for a checkpoint; NaN when unknown."""
     loading = job.workload.loading
     if loading.checkpoint_stall_s is not None:
         return loading.checkpoint_stall_s
-    return np.nan if loading.checkpoint_async is not False else _write_s(job)
+    return np.nan if loading.checkpoint_async is not False else write_s(job)
 
 
-def _mtbf_s(job: Job) -> float:
+def mtbf_s(job: Job) -> float:
     """Mean seconds between failures of the job; NaN when unknown."""
     runtime = job.workload.runtime
     if runtime.job_mtbf_s is not None:
@@ -67,9 +67,9 @@ def _mtbf_s(job: Job) -> float:
     return np.nan if runtime.gpu_mtbf_s is None else runtime.gpu_mtbf_s / job.cluster.num_gpus
 
 
-def _optimum_s(job: Job) -> Any:
+def optimum_s(job: Job) -> Any:
     """Young's interval, sqrt(2 * stall * MTBF)."""
-    return np.sqrt(2.0 * _stall_s(job) * _mtbf_s(job))
+    return np.sqrt(2.0 * stall_s(job) * mtbf_s(job))
 
 
 _STATE = ("precision", "param_bytes", "master_weights", "optimizer_state_bytes")
@@ -94,23 +94,23 @@ def interval_is_near_optimum(job: Job) -> Mask:
     Fails: plan(checkpoint_interval_s=600, checkpoint_stall_s=30, gpu_mtbf_s=6.4e6)
     Passes: plan(checkpoint_interval_s=2400, checkpoint_stall_s=30, job_mtbf_s=100000)
     """
-    ratio = _interval_s(job) / _optimum_s(job)
+    ratio = interval_s(job) / optimum_s(job)
     return (ratio > FAR_FROM_OPTIMUM) | (ratio < 1 / FAR_FROM_OPTIMUM)
 
 
 @interval_is_near_optimum.message
 def _(job: Job) -> str:
     return (
-        f"a checkpoint every {format_duration(float(_interval_s(job)))}; with a stall of "
-        f"{format_duration(float(_stall_s(job)))} and a failure every "
-        f"{format_duration(float(_mtbf_s(job)))} the optimum is "
-        f"{format_duration(float(_optimum_s(job)))}"
+        f"a checkpoint every {format_duration(float(interval_s(job)))}; with a stall of "
+        f"{format_duration(float(stall_s(job)))} and a failure every "
+        f"{format_duration(float(mtbf_s(job)))} the optimum is "
+        f"{format_duration(float(optimum_s(job)))}"
     )
 
 
 @interval_is_near_optimum.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    return {"checkpoint_interval_s": (round(float(_optimum_s(job))),)}
+    return {"checkpoint_interval_s": (round(float(optimum_s(job))),)}
 
 
 @rule(
@@ -131,21 +131,21 @@ def checkpoint_is_written_in_time(job: Job) -> Mask:
     Fails: plan(checkpoint_interval_s=60, checkpoint_write_bytes_per_s_per_node=2e8)
     Passes: plan(checkpoint_interval_s=600, checkpoint_write_bytes_per_s_per_node=2e8)
     """
-    return _write_s(job) > WRITING_SHARE * _interval_s(job)
+    return write_s(job) > WRITING_SHARE * interval_s(job)
 
 
 @checkpoint_is_written_in_time.message
 def _(job: Job) -> str:
     return (
         f"{format_bytes(float(_checkpoint_bytes(job)))} take "
-        f"{format_duration(float(_write_s(job)))} to write, every "
-        f"{format_duration(float(_interval_s(job)))}"
+        f"{format_duration(float(write_s(job)))} to write, every "
+        f"{format_duration(float(interval_s(job)))}"
     )
 
 
 @checkpoint_is_written_in_time.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    return {"checkpoint_interval_s": (int(np.ceil(_write_s(job) / WRITING_SHARE)),)}
+    return {"checkpoint_interval_s": (int(np.ceil(write_s(job) / WRITING_SHARE)),)}
 
 
 @rule(

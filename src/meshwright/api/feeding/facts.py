@@ -1,0 +1,111 @@
+"""What a corpus and its loader mean to the rules on data: section 4 of the guidelines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.api.feeding.corpus import Corpus
+    from meshwright.api.feeding.reading import Feed
+    from meshwright.plan.job import Job, Loading
+
+_SECTIONS = ("DAT1", "DAT3")
+_ON_FILES = ("DAT310",)  # rules that ask for nothing but the files
+# What the loader of `meshwright.data.loader` does, where the plan does not say otherwise.
+_LOADER: dict[str, Any] = {"memory_map": True, "order_recomputable": True}
+
+
+def with_facts(job: Job, corpus: Corpus, feed: Feed | None = None) -> Job:
+    """The job with what its data is, and what reading it takes.
+
+    What the corpus itself tells replaces what the plan states of it; what a loader is told to do
+    is left to the plan.
+    """
+    stated = job.workload.loading
+    own: dict[str, Any] = {
+        "num_files": corpus.files,
+        "mean_file_bytes": corpus.file_bytes,
+        "num_shards": corpus.files,
+        "dataset_tokens": corpus.tokens,
+        "tokens_dtype_bytes": corpus.token_bytes,
+        "packed": True,
+    }
+    if corpus.document_tokens_cv is not None:
+        own["doc_len_cv"] = corpus.document_tokens_cv
+    loading = replace(stated, **own, **_unstated(stated, _LOADER))
+    runtime = job.workload.runtime
+    if feed is not None:
+        loading = replace(loading, **_reading(loading, feed))
+        runtime = replace(runtime, step_time_s=feed.step_s)
+    return replace(job, workload=replace(job.workload, loading=loading, runtime=runtime))
+
+
+def _reading(loading: Loading, feed: Feed) -> dict[str, Any]:
+    read = {
+        "num_workers": feed.workers,
+        "read_amplification": feed.amplification * feed.copies,
+        "read_bytes_per_s_per_node": feed.supply_bytes_per_s,
+    }
+    return _unstated(loading, read)
+
+
+def _unstated(loading: Loading, values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if getattr(loading, name) is None}
+
+
+def findings_of(job: Job, corpus: Corpus) -> list[Finding]:
+    """What the rules on data have against a job with facts, and what fits it and the corpus badly.
+
+    Errors first, then by code.
+    """
+    from meshwright.rules.rule import all_rules, check
+
+    rules = [rule for rule in all_rules() if rule.code.startswith(_SECTIONS)]
+    found = [*_misfits(job, corpus), *check(job, rules)]
+    return sorted(found, key=lambda finding: (-int(finding.severity), finding.code))
+
+
+def findings_without_plan(corpus: Corpus) -> list[Finding]:
+    """What the rules on files alone have against a corpus; the job around it only stands in."""
+    from meshwright import api
+    from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
+    from meshwright.rules.rule import check, find_rule
+
+    job = Job(
+        model=api.load_model("gpt2"),
+        cluster=api.cluster("H100:8"),
+        workload=api.workload(seq_len=corpus.seq_len, global_batch=8),
+        plan=Plan(dp=8),
+    )
+    return check(with_facts(job, corpus), filter(None, map(find_rule, _ON_FILES)))
+
+
+def _misfits(job: Job, corpus: Corpus) -> Iterator[Finding]:
+    """Rows of another length than the plan's, ids that the model has no embedding for."""
+    work, vocab_size = job.workload, job.model.vocab_size
+    if corpus.seq_len != work.seq_len:
+        yield Finding(
+            message=f"rows of {corpus.seq_len:,} tokens, but the plan trains on {work.seq_len:,}",
+            severity=Severity.ERROR if corpus.folder else Severity.WARNING,
+            file=corpus.folder,
+            key="seq_len",
+            value=corpus.seq_len,
+            reason="a row is one sequence of the batch",
+            hint=f"build with --seq-len {work.seq_len}, or plan for seq_len = {corpus.seq_len}",
+        )
+    if corpus.vocab_size > vocab_size > 0:
+        yield Finding(
+            message=f"{corpus.vocab_size:,} ids, but the model has {vocab_size:,} embeddings",
+            severity=Severity.ERROR,
+            file=corpus.folder,
+            key="vocab_size",
+            value=corpus.vocab_size,
+            reason="an id beyond the table stops training with an index error on the device",
+            hint="build with the model's own tokenizer",
+        )

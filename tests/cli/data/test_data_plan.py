@@ -1,0 +1,105 @@
+"""`meshwright data plan`: its figures, its exit codes, and what it says when something is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshwright.cli.main import run
+
+PLAN = """
+[model]
+name = "llama-3-8b"
+[cluster]
+gpu = "H100:8"
+nodes = 8
+fabric = "ib-ndr-400"
+[workload]
+seq_len = 8192
+global_batch = 512
+train_tokens = "15T"
+[plan]
+tp = 2
+"""
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> str:
+    path = tmp_path / "plan.toml"
+    path.write_text(PLAN)
+    return str(path)
+
+
+def test_sizes_without_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "plan", "--tokens", "15T", "--seq-len", "8192"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "assuming a vocabulary of 128,256 ids" in out
+    assert "54.6 TiB" in out
+    assert "6,000 of 9.31 GiB, shards of 2.50B tokens" in out
+    assert out.splitlines()[-1].startswith("next: give --plan plan.toml")
+
+
+def test_rates_and_checkpoints_with_one(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "plan", "--plan", plan_file, "--have", "5T"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = {line.split("  ")[0]: line for line in out.splitlines()}
+    assert " 3.00 " in lines["epochs"]
+    for what in ("throughput", "read, a node", "loader workers", "a checkpoint every"):
+        assert what in lines
+    assert "Young's optimum" in lines["a checkpoint every"]
+    assert out.splitlines()[-1].startswith("next: meshwright data build")
+
+
+def test_the_same_as_json(plan_file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "plan", "--plan", plan_file, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["train_tokens"] == 15e12
+    assert found["corpus"]["token_bytes"] == 4
+    assert found["corpus"]["bin_bytes"] == 60e12
+    assert found["reading"]["workers"] == 1
+    assert found["checkpoints"]["interval_s"] > 0
+    assert found["build"]["source"].startswith("benchmarks/data.py")
+    assert found["findings"] == []
+
+
+def test_findings_go_to_stderr_and_decide_the_exit_code(
+    plan_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "plan", "--plan", plan_file, "--have", "1T"]) == 0
+    assert "info[DAT149]" in capsys.readouterr().err
+    Path(plan_file).write_text(PLAN.replace("tp = 2", "tp = 3\ndp = 5"))
+    assert run(["data", "plan", "--plan", plan_file]) == 1
+    out, err = capsys.readouterr()
+    assert "error[DAT101]" in err
+    assert "token files" in out
+    assert "throughput" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--seq-len", "8192"], "--tokens 15T"),
+        (["--tokens", "1T"], "--seq-len 8192"),
+        (["--tokens", "1T", "--seq-len", "x"], "no number of tokens"),
+        (["--tokens", "0", "--seq-len", "8"], "not possible"),
+        (["--tokens", "much", "--seq-len", "8"], "1.5T"),
+        (["--tokens", "1e29", "--seq-len", "8"], "not possible"),
+        (["--tokens", "1T", "--seq-len", "8", "--bytes-per-token", "-1"], "negative"),
+        (["--tokens", "1T", "--plan", "nowhere.toml"], "nowhere.toml"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--data", "x", "--seq-len", "8"], "seq_len"),
+    ],
+)
+def test_wrong_words_are_named(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "plan", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+    assert "Traceback" not in err
+    assert "internal error" not in err
