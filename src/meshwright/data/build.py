@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.failures import broken_off
 from meshwright.data.finished import build_key, is_finished, remove_output, write_record
@@ -22,13 +23,18 @@ from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
 from meshwright.data.stages.rejects import Judge
+from meshwright.data.work.board import Board
 from meshwright.data.work.digests import digests_of
+from meshwright.data.work.engines.array import Array
 from meshwright.data.work.engines.choice import engine_of
 from meshwright.data.work.lock import locked, wait_for_workers
+from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array
 from meshwright.data.work.progress import Meter
 from meshwright.data.work.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from meshwright.data.settings import Build
     from meshwright.data.shards.manifest import Manifest
     from meshwright.data.stages.plan import Stage
@@ -44,8 +50,10 @@ class Running:
 
     workers: int | None = None  # processes; None = one for each core
     engine: str = "auto"
-    fresh: bool = False  # replace what another build left in the folder
-    on_progress: OnProgress | None = None
+    part: Part = ALONE
+    patience_s: float = 3600.0
+    fresh: bool = False  # remove what a build left in the folder first
+    on_progress: OnProgress
 
 
 def build(
@@ -53,20 +61,34 @@ def build(
     *,
     workers: int | None = None,
     engine: str = "auto",
+    part: str = "",
+    patience_s: float = 3600.0,
     fresh: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Manifest:
     """Makes the output of `settings` and returns its manifest.
 
     `workers` processes are used (one for each core by default). Finished units that an earlier run
-    left are used; with `fresh` everything in the folder that a build made is removed first. Raises
-    InvalidInput for settings or input that cannot be used, and MeshwrightError when the folder
-    holds another build's output, is in use, or cannot be written.
+    left are used; with `fresh` everything in the folder that a build made is removed first.
+
+    `part` "3/8" makes the fourth of eight shares and waits for the others, `patience_s` at most for
+    one that has not begun; engine "array" takes it from Slurm's environment. Part 0 finishes.
+
+    Raises InvalidInput for settings or input that cannot be used, and MeshwrightError when the
+    folder holds another build's output, is in use, or cannot be written, and when a worker or
+    another part is lost.
     """
+    how = Running(
+        workers=workers,
+        engine=engine,
+        part=parse_part(part) if part else part_of_array() if engine == "array" else ALONE,
+        patience_s=patience_s,
+        fresh=fresh,
+        on_progress=on_progress or _silent,
+    )
     folder = Path(settings.output.folder)
-    how = Running(workers=workers, engine=engine, fresh=fresh, on_progress=on_progress)
     try:
-        with locked(folder):
+        with locked(folder, shared=how.part.count > 1):
             _build(settings, folder, how)
             return read_manifest(folder)
     except OSError as error:
@@ -76,22 +98,38 @@ def build(
 def _build(settings: Build, folder: Path, how: Running) -> None:
     """The build, once the folder is ours."""
     if how.fresh:
-        remove_output(folder, work=True)
+        _remove(folder, how.part)
     job = plan_job(settings)
     key = build_key(job)
     if is_finished(folder, key):
         _tidy(job, folder)
         return
-    wait_for_workers(job.store.root)
-    clear_parts(job.store.root)
-    write_record(folder, {"key": key})
+    lock = job.store.root / f"workers-{how.part.number}.lock"
+    wait_for_workers(lock)
+    clear_parts(job.store.root, how.part)
+    if how.part.number == 0:
+        write_record(folder, {"key": key})
+    engine, end = _engine(job, folder, how, key=key, lock=lock)
     started = time.monotonic()
-    with engine_of(how.engine, job, how.workers) as running:
-        report = run_stages(job, running, how.on_progress or _silent)
-    finish(job)
-    seconds = round(time.monotonic() - started, 3)
-    write_record(folder, {"key": key, "seconds": seconds, **report})
-    _tidy(job, folder)
+    with engine:
+        report = run_stages(job, engine, how.on_progress)
+        end()
+    if how.part.number == 0:
+        seconds = round(time.monotonic() - started, 3)
+        write_record(folder, {"key": key, "seconds": seconds, **report})
+        _tidy(job, folder)
+
+
+def _engine(
+    job: Job, folder: Path, how: Running, *, key: str, lock: Path
+) -> tuple[Engine, Callable[[], object]]:
+    """Who makes the units, and what is left to do when all are there."""
+    engine = engine_of(how.engine, job, how.workers, lock=lock)
+    if how.part.count == 1:
+        return engine, lambda: finish(job)
+    board = Board(job.store.root / "parts", how.part, key, patience_s=how.patience_s)
+    array = Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
+    return array, array.wait_for_output if how.part.number else lambda: finish(job)
 
 
 def plan_job(settings: Build) -> Job:
@@ -136,13 +174,25 @@ def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
         meter.done(number, job.store.record(stage.name, number) or {}, cpu_s=cpu_s)
 
     there = set(found)
-    engine.run(stage.make, [number for number in weights if number not in there], on_done)
+    engine.run(stage, [number for number in weights if number not in there], on_done)
 
 
-def clear_parts(root: Path) -> None:
-    """Removes what processes that died were writing."""
-    for part in root.glob("*/*.part"):
-        shutil.rmtree(part, ignore_errors=True)
+def clear_parts(root: Path, part: Part = ALONE) -> None:
+    """Removes what processes of this part that died were writing."""
+    for unit in root.glob("*/*.part"):
+        number = unit.name.partition(".")[0]
+        if not number.isdecimal() or part.has(int(number)):
+            shutil.rmtree(unit, ignore_errors=True)
+
+
+def _remove(folder: Path, part: Part) -> None:
+    """Takes out what is there, for a build that starts anew."""
+    if part.count > 1:
+        raise MeshwrightError(
+            "a part cannot start anew: the others may be at work",
+            hint=f"remove {str(folder)!r}, then start all parts",
+        )
+    remove_output(folder, work=True)
 
 
 def _tidy(job: Job, folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from meshwright.base.finding import EXIT_OK
+from meshwright.base.units import parse_duration
 from meshwright.cli import output
 from meshwright.cli.data.options import OPTIONS, settings_of
 
@@ -21,6 +22,7 @@ Examples:
   meshwright data build raw/*.jsonl.zst --tokenizer qwen/ --seq-len 8192 --pack best-fit -o shards/
   meshwright data build raw/ --filters gopher,c4 --language en --near-dedup --save-text -o text/
   meshwright data build config.toml --dry-run
+  sbatch --array=0-15 --wrap "meshwright data build config.toml --engine array"
   meshwright data build raw/*.jsonl --tokenizer t.json -o shards/ --write-config config.toml
 \b
 Every key of a config.toml has its section in the guide; flags win over the file. A build that was
@@ -38,7 +40,11 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("files", nargs=-1)
 @_options
 @click.option("--workers", type=click.IntRange(1), help="Processes; one for each core by default.")
-@click.option("--engine", default="auto", show_default=True, help="auto, inline, processes.")
+@click.option(
+    "--engine", default="auto", show_default=True, help="auto, inline, processes, array, ray."
+)
+@click.option("--part", default="", metavar="I/N", help="This is share I of N, counted from 0.")
+@click.option("--patience", default="1h", show_default=True, help="For parts that have not begun.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -55,6 +61,8 @@ def build(
     *,
     workers: int | None,
     engine: str,
+    part: str,
+    patience: str,
     fresh: bool,
     dry_run: bool,
     write_config: str | None,
@@ -78,7 +86,13 @@ def build(
 
     with watching(quiet=quiet) as on_progress:
         manifest = make(
-            settings, workers=workers, engine=engine, fresh=fresh, on_progress=on_progress
+            settings,
+            workers=workers,
+            engine=engine,
+            part=part,
+            patience_s=parse_duration(patience),
+            fresh=fresh,
+            on_progress=on_progress,
         )
     _say(settings.output.folder, manifest, as_json=as_json, quiet=quiet)
     return EXIT_OK

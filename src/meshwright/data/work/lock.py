@@ -1,4 +1,8 @@
-"""One build at a time in a folder, and none before the workers of a killed one are gone."""
+"""One build at a time in a folder, and none before the workers of a killed one are gone.
+
+Locks are those of the operating system on files: they go with the process that holds them, however
+it ends. Several parts of one build (see `engines.array`) share the folder.
+"""
 
 from __future__ import annotations
 
@@ -19,40 +23,39 @@ try:
 except ImportError:  # not on Windows: nothing is locked there
     fcntl = None  # type: ignore[assignment]
 
-_BUILD = ".lock"
-_WORKERS = "workers.lock"
+FOLDER_LOCK = ".lock"
 _PATIENCE_S = 60.0  # for the workers of a killed build to notice
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds an output folder for one build; MeshwrightError when another has it.
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Holds an output folder for one build, or with others that share it.
 
-    The folder is made if need be. The lock goes with the process that holds it, however it ends.
+    MeshwrightError when another has it otherwise. The folder is made if need be.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / _BUILD
-    with _lock_file(path) as file:
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    with _held(folder / FOLDER_LOCK, shared=shared):
+        yield
 
 
 @contextlib.contextmanager
-def _lock_file(path: Path) -> Iterator[IO[str]]:
-    """The lock file, open and held. A file that its holder has just removed is made again."""
+def _held(path: Path, *, shared: bool) -> Iterator[None]:
+    """The lock file, held; the last holder removes it, and a file removed so is made again."""
     while True:
         with path.open("a+", encoding="utf-8") as file:
-            if not _hold(file, exclusive=True):
+            if not _lock(file, shared=shared, wait=False):
                 file.seek(0)
                 raise _taken(path, file.read(200))
             if _is_still(file, path):
-                yield file
+                file.seek(0)
+                file.truncate()
+                file.write(f"process {os.getpid()} on {socket.gethostname()}")
+                file.flush()
+                try:
+                    yield
+                finally:
+                    if _lock(file, shared=False, wait=False):
+                        path.unlink(missing_ok=True)
                 return
 
 
@@ -70,20 +73,20 @@ def _taken(path: Path, holder: str) -> MeshwrightError:
 
 
 @contextlib.contextmanager
-def shared_with_workers(root: Path) -> Iterator[None]:
-    """Held by every worker for as long as it lives; `root` holds the finished units."""
-    root.mkdir(parents=True, exist_ok=True)
-    with (root / _WORKERS).open("a") as file:
-        _hold(file, exclusive=False)
+def held_by_worker(path: Path) -> Iterator[None]:
+    """Held by every worker for as long as it lives."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        _lock(file, shared=True, wait=True)
         yield
 
 
-def wait_for_workers(root: Path) -> None:
+def wait_for_workers(path: Path) -> None:
     """Returns when no worker of an earlier build is left; MeshwrightError if one stays."""
-    root.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + _PATIENCE_S
-    with (root / _WORKERS).open("a") as file:
-        while not _hold(file, exclusive=True):
+    with path.open("a") as file:
+        while not _lock(file, shared=False, wait=False):
             if time.monotonic() > deadline:
                 raise MeshwrightError(
                     "workers of an earlier build are still at work in this folder",
@@ -92,11 +95,11 @@ def wait_for_workers(root: Path) -> None:
             time.sleep(0.05)
 
 
-def _hold(file: IO[str], *, exclusive: bool) -> bool:
-    """Whether the lock could be had at once (a shared one is waited for)."""
+def _lock(file: IO[str], *, shared: bool, wait: bool) -> bool:
+    """Whether the lock could be had."""
     if fcntl is None:
         return True
-    kind = fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH
+    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
     try:
         fcntl.flock(file, kind)
     except BlockingIOError:

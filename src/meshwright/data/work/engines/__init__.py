@@ -1,8 +1,8 @@
 """Who makes the units of a stage: this process, a pool of processes, or many machines.
 
-An engine is a context manager with `run(function, numbers, on_done)`: it calls `function(job,
-number)` for every number, in any order and anywhere, and `on_done(number, cpu_s)` here after each,
-`cpu_s` being the seconds of CPU that it took.
+An engine is a context manager with `run(stage, numbers, on_done)`: it has `stage.make(job, number)`
+called for every number, in any order and anywhere, and calls `on_done(number, cpu_s)` here after
+each, `cpu_s` being the seconds of CPU that it took.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from meshwright.data.stages.layout import Job
+    from meshwright.data.stages.plan import Stage
 
     Make = Callable[[Job, int], None]
     OnDone = Callable[[int, float], None]
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Makes units; what one of them raises is raised by `run`, the others being abandoned."""
 
-    def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
+    def run(self, stage: Stage, numbers: Sequence[int], on_done: OnDone) -> None:
         """Makes every unit of `numbers`."""
 
     def __enter__(self) -> Self: ...

@@ -9,27 +9,34 @@ from meshwright.base.errors import UnknownName
 from meshwright.base.names import nearest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from meshwright.data.stages.layout import Job
     from meshwright.data.work.engines import Engine
 
-ENGINES = ("auto", "inline", "processes")
+ENGINES = ("auto", "inline", "processes", "ray", "array")
 
 
-def engine_of(name: str, job: Job, workers: int | None) -> Engine:
+def engine_of(name: str, job: Job, workers: int | None, *, lock: Path) -> Engine:
     """An engine that is not started yet; `workers` None stands for a process for each core.
 
-    "auto" is a pool of processes, or this process alone where one is enough.
+    "auto" is a pool of processes, or this process alone where one is enough; so is what each part
+    of an array uses. Workers hold `lock`.
     """
     if name not in ENGINES:
         raise UnknownName("engine", name, suggestions=nearest(name, ENGINES))
+    if name == "ray":
+        from meshwright.data.work.engines.ray import Ray
+
+        return Ray(job, workers)
     wanted = max(1, min(workers or cores(), max(1, len(job.units))))
-    if name == "inline" or (name == "auto" and wanted == 1):
+    if name == "inline" or (name != "processes" and wanted == 1):
         from meshwright.data.work.engines.inline import Inline
 
         return Inline(job)
     from meshwright.data.work.engines.processes import Processes
 
-    return Processes(job, wanted)
+    return Processes(job, wanted, lock=lock)
 
 
 def cores() -> int:

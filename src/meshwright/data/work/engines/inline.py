@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.data.stages.layout import Job
-    from meshwright.data.work.engines import Make, OnDone
+    from meshwright.data.stages.plan import Stage
+    from meshwright.data.work.engines import OnDone
 
 
 class Inline:
@@ -22,11 +23,11 @@ class Inline:
         self.job = job
         self._held = ExitStack()
 
-    def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
+    def run(self, stage: Stage, numbers: Sequence[int], on_done: OnDone) -> None:
         """Makes every unit, in order."""
         for number in numbers:
             started = time.process_time()
-            make(self.job, number)
+            stage.make(self.job, number)
             on_done(number, time.process_time() - started)
 
     def __enter__(self) -> Self:

@@ -17,13 +17,15 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.work.engines.answers import answer, raise_answer
 from meshwright.data.work.engines.threads import single_threaded
-from meshwright.data.work.lock import shared_with_workers
+from meshwright.data.work.lock import held_by_worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from multiprocessing.context import SpawnProcess
+    from pathlib import Path
 
     from meshwright.data.stages.layout import Job
+    from meshwright.data.stages.plan import Stage
     from meshwright.data.work.engines import Make, OnDone
     from meshwright.data.work.engines.answers import Answer
 
@@ -39,8 +41,10 @@ class _Worker:
 class Processes:
     """A pool of `workers` processes."""
 
-    def __init__(self, job: Job, workers: int) -> None:
+    def __init__(self, job: Job, workers: int, *, lock: Path) -> None:
+        """`lock` is held by each worker for as long as it lives."""
         self.job = job
+        self.lock = lock
         self.workers = workers
         self._pool: list[_Worker] = []
 
@@ -49,15 +53,17 @@ class Processes:
         with single_threaded():
             for _ in range(self.workers):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=_serve, args=(theirs, self.job), daemon=True)
+                process = context.Process(
+                    target=_serve, args=(theirs, self.job, self.lock), daemon=True
+                )
                 process.start()
                 theirs.close()
                 self._pool.append(_Worker(process, ours))
         return self
 
-    def run(self, make: Make, numbers: Sequence[int], on_done: OnDone) -> None:
+    def run(self, stage: Stage, numbers: Sequence[int], on_done: OnDone) -> None:
         """Makes every unit; each worker gets the next one as soon as it is free."""
-        waiting = list(reversed(numbers))
+        make, waiting = stage.make, list(reversed(numbers))
         busy: dict[Connection, tuple[_Worker, int]] = {}
         for worker in self._pool:
             _hand_out(make, waiting, worker, busy)
@@ -120,11 +126,11 @@ def _lost(worker: _Worker, number: int, make: Make) -> MeshwrightError:
     )
 
 
-def _serve(connection: Connection, job: Job) -> None:
+def _serve(connection: Connection, job: Job, lock: Path) -> None:
     """The life of a worker: units in, answers out, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    with shared_with_workers(job.store.root):
+    with held_by_worker(lock):
         while True:
             try:
                 make, number = connection.recv()

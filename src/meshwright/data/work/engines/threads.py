@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ONE = {
+ONE_THREAD = {
     "RAYON_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "OMP_NUM_THREADS": "1",
@@ -23,8 +23,8 @@ _ONE = {
 @contextlib.contextmanager
 def single_threaded() -> Iterator[None]:
     """Within, the environment asks for one thread; processes started there inherit it."""
-    before = {name: os.environ.get(name) for name in _ONE}
-    os.environ.update(_ONE)
+    before = {name: os.environ.get(name) for name in ONE_THREAD}
+    os.environ.update(ONE_THREAD)
     try:
         yield
     finally:
