@@ -29,14 +29,11 @@ if TYPE_CHECKING:
 
 LONG_BYTES = 1 << 20
 LONGEST_ID = 1024  # characters
-_MOST_SURROGATES = 100_000  # mended in one long line
+_ESCAPE_BYTES = 6  # as in \\ud800
 _BOM = b"\xef\xbb\xbf"
-_LONE_SURROGATE = re.compile(
-    rb"((?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])"
-    rb"|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})*+)"
-    rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
-)
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+')
+# Each expression takes time in proportion to the line: none can begin to match twice in vain.
+_SURROGATE = re.compile(rb"(?<!\\)(\\++)u([dD][89a-fA-F][0-9a-fA-F]{2})")
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+', re.DOTALL)
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
 _MISSING = object()
 
@@ -138,7 +135,7 @@ def record_of(
 def _mended(line: bytes, loads: Callable[[bytes], Any]) -> Any:
     """The value of a line after repair."""
     _check_encoding(line)
-    line = _TOKEN.sub(_finite, _LONE_SURROGATE.sub(rb"\1\\ufffd", line))
+    line = _TOKEN.sub(_finite, with_pairs(line))
     try:
         return loads(line)
     except ValueError as error:
@@ -151,6 +148,27 @@ def _check_encoding(line: bytes) -> None:
         line.decode()
     except UnicodeDecodeError:
         raise Unread("encoding") from None
+
+
+def with_pairs(line: bytes) -> bytes:
+    """JSON in which every escaped surrogate that is half of no pair is U+FFFD."""
+    lone: list[int] = []
+    high = -1  # where one stands that waits for its other half
+    for found in _SURROGATE.finditer(line):
+        if len(found[1]) % 2 == 0:  # backslashes for themselves, then the letter u
+            continue
+        at, is_high = found.end() - _ESCAPE_BYTES, found[2][1] in b"89abAB"
+        is_pair = not is_high and high >= 0 and at == high + _ESCAPE_BYTES
+        if high >= 0 and not is_pair:
+            lone.append(high)
+        if not is_high and not is_pair:
+            lone.append(at)
+        high = at if is_high else -1
+    lone += [high] if high >= 0 else []
+    mended = bytearray(line) if lone else line
+    for at in lone:
+        mended[at : at + _ESCAPE_BYTES] = rb"\ufffd"  # type: ignore[index]
+    return bytes(mended)
 
 
 def _finite(token: re.Match[bytes]) -> bytes:
@@ -167,10 +185,7 @@ def _slim(line: bytes, fields: Fields, loads: Callable[[bytes], Any]) -> dict[st
     """A record of what `fields` name, all under their dotted names; the rest is only checked."""
     line = line.removeprefix(_BOM)
     _check_encoding(line)
-    if rb"\ud" in line or rb"\uD" in line:
-        if line.count(rb"\ud") + line.count(rb"\uD") > _MOST_SURROGATES:
-            raise Unread("json")
-        line = _LONE_SURROGATE.sub(rb"\1\\ufffd", line)
+    line = with_pairs(line)
     wanted = {name: _raw(line, name) for name in (fields.text, fields.id) if name}
     return {name: _scalar(raw, loads) for name, raw in wanted.items() if raw is not None}
 

@@ -105,13 +105,13 @@ class _Splitter:
             yield self._lines([line], too_long=too_long)
 
     def _hold(self, piece: bytes) -> None:
-        if not piece:
-            return
+        """Adds to the open line; once it is too long no more than its beginning is kept."""
+        was_short = self._held_bytes <= self._longest_bytes
         self._held_bytes += len(piece)
         if self._held_bytes <= self._longest_bytes:
-            self._held.append(piece)
-        elif len(self._held) != 1 or len(self._held[0]) > EXCERPT_BYTES:
-            self._held = [b"".join([*self._held, piece])[:EXCERPT_BYTES]]
+            self._held += [piece] if piece else []
+        elif was_short:
+            self._held = [b"".join([*self._held, piece[:EXCERPT_BYTES]])[:EXCERPT_BYTES]]
 
     def _cut(self, lines: list[bytes]) -> Iterator[Lines]:
         """Whole lines, those that are too long apart."""

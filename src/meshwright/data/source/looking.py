@@ -102,6 +102,14 @@ def _refusal(head: Head, found: Found, source: Source) -> Finding | None:
             reason="not jsonl, parquet or text, plain, gz or zst",
             hint=f"turn it into one that is read: {what}" if what else "leave it out",
         )
+    named = kind_by_name(path).compression
+    if named and not head.compression and guessed(content) != (wanted or "text"):
+        return Finding(
+            message=f"is not {named}, although its name says so",
+            file=path,
+            value=content[:8],
+            hint="fetch it again, or leave it out",
+        )
     if wanted == "parquet":
         return None if kind == ".parquet" else _not_parquet(path, content)
     return _text_refusal(path, content, wanted)

@@ -1,6 +1,7 @@
 """Documents from plain text: the whole file, its lines, or its paragraphs.
 
-Bytes that are not UTF-8 become U+FFFD. Blank lines, and files of nothing else, are no documents.
+Bytes that are not UTF-8 become U+FFFD. A byte order mark in front of a document is left out. Blank
+lines, and files of nothing else, are no documents.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def line_rows(
         if block.too_long:
             reject(block.first, "too_long", block.lines[0])
             continue
-        lines = _without_bom(block)
+        lines = [line.removeprefix(BOM) for line in block.lines]
         numbers = [i for i, line in enumerate(lines, block.first) if line.strip(_BLANK)]
         texts = [repaired(lines[i - block.first].removesuffix(b"\r")) for i in numbers]
         yield Rows(texts, numbers)
@@ -96,8 +97,8 @@ class _Paragraph:
         numbers: list[int] = []
         if block.beyond and self._skipping:
             return Rows(texts, numbers), True
-        for number, line in enumerate(_without_bom(block), block.first):
-            if line.strip(_BLANK):
+        for number, line in enumerate(block.lines, block.first):
+            if line.removeprefix(BOM).strip(_BLANK):
                 self._add(number, line, too_long=block.too_long)
                 continue
             ended = self.closed(reject)
@@ -128,13 +129,7 @@ class _Paragraph:
         if size > self._longest_bytes + 1:
             reject(first, "too_long", text[:EXCERPT_BYTES])
             return None
-        return first, repaired(text.removesuffix(b"\r"))
-
-
-def _without_bom(block: Lines) -> list[bytes]:
-    if block.first == 1 and block.lines[0].startswith(BOM):
-        return [block.lines[0].removeprefix(BOM), *block.lines[1:]]
-    return block.lines
+        return first, repaired(text.removeprefix(BOM).removesuffix(b"\r"))
 
 
 def repaired(text: bytes) -> bytes:
