@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
-from meshwright.data import build as module
-from meshwright.data.build import build
+from meshwright.data import building as module
+from meshwright.data.building import build
 from meshwright.data.settings import (
     Build,
     Dedup,
@@ -99,7 +99,7 @@ def test_size_of_batches_does_not_matter(corpus, tokenizer_file, tmp_path: Path,
 _KILLED = """
 import sys
 from pathlib import Path
-from meshwright.data import build as module
+from meshwright.data import building as module
 from meshwright.data.reading import read_build
 
 if __name__ == "__main__":

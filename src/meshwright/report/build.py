@@ -68,11 +68,12 @@ def projection_page(found: Projection, *, workers: int) -> list[Block]:
     """What a sample says of a whole build."""
     gone = sorted(((share, reason) for reason, share in found.dropped.items()), reverse=True)
     rows = [{"reason": reason, "share": f"{share:.1%}"} for share, reason in gone]
+    shares: list[Block] = [table_of(_SHARES, rows), ""] if rows else []
     tokens = f", {format_count(found.tokens)} tokens" if found.tokens is not None else ""
     page: list[Block] = [
         f"sample: {found.sample_documents:,} documents, {format_bytes(found.sample_bytes)} of text,"
         f" {found.rejected:,} lines that cannot be read",
-        *([table_of(_SHARES, rows), ""] if rows else []),
+        *shares,
         f"input: {found.inputs:,} files, {format_bytes(found.stored_bytes)} stored, about "
         f"{format_count(found.documents)} documents, {format_bytes(found.text_bytes)} of text",
         f"kept: about {found.kept:.1%}{tokens}, before duplicates beyond the sample",

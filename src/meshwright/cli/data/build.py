@@ -82,7 +82,7 @@ def build(
     if dry_run:
         return _dry_run(settings, workers, as_json=as_json)
     from meshwright.cli.data.progress import watching
-    from meshwright.data.build import build as make
+    from meshwright.data.building import build as make
 
     with watching(quiet=quiet) as on_progress:
         manifest = make(

@@ -1,0 +1,205 @@
+"""A build from end to end: stages in order, each over its units, on any engine, from any state.
+
+A unit is made when it is not there or was made from something else; so a build that was broken off
+goes on where it was, one that is done has nothing to do, and one whose inputs or settings changed
+makes again what depends on them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
+from meshwright.data.failures import broken_off
+from meshwright.data.finished import build_key, is_finished, remove_output, write_record
+from meshwright.data.report import scan_report
+from meshwright.data.shards.manifest import read_manifest
+from meshwright.data.shards.names import WORK
+from meshwright.data.stages.finish import finish
+from meshwright.data.stages.layout import Job
+from meshwright.data.stages.plan import stages_of
+from meshwright.data.stages.rejects import Judge
+from meshwright.data.work.board import Board
+from meshwright.data.work.digests import digests_of
+from meshwright.data.work.engines.array import Array
+from meshwright.data.work.engines.choice import engine_of
+from meshwright.data.work.lock import locked, wait_for_workers
+from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array
+from meshwright.data.work.progress import Meter
+from meshwright.data.work.store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from meshwright.data.settings import Build
+    from meshwright.data.shards.manifest import Manifest
+    from meshwright.data.stages.plan import Stage
+    from meshwright.data.work.engines import Engine
+    from meshwright.data.work.progress import OnProgress, Progress
+
+UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """How a build is run; none of it changes the output."""
+
+    workers: int | None = None  # processes; None = one for each core
+    engine: str = "auto"
+    part: Part = ALONE
+    patience_s: float = 3600.0
+    fresh: bool = False  # remove what a build left in the folder first
+    on_progress: OnProgress
+
+
+def build(
+    settings: Build,
+    *,
+    workers: int | None = None,
+    engine: str = "auto",
+    part: str = "",
+    patience_s: float = 3600.0,
+    fresh: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Manifest:
+    """Makes the output of `settings` and returns its manifest.
+
+    `workers` processes are used (one for each core by default). Finished units that an earlier run
+    left are used; with `fresh` everything in the folder that a build made is removed first.
+
+    `part` "3/8" makes the fourth of eight shares and waits for the others, `patience_s` at most for
+    one that has not begun; engine "array" takes it from Slurm's environment. Part 0 finishes.
+
+    Raises InvalidInput for settings or input that cannot be used, and MeshwrightError when the
+    folder holds another build's output, is in use, or cannot be written, and when a worker or
+    another part is lost.
+    """
+    how = Running(
+        workers=workers,
+        engine=engine,
+        part=parse_part(part) if part else part_of_array() if engine == "array" else ALONE,
+        patience_s=patience_s,
+        fresh=fresh,
+        on_progress=on_progress or _silent,
+    )
+    folder = Path(settings.output.folder)
+    try:
+        with locked(folder, shared=how.part.count > 1):
+            _build(settings, folder, how)
+            return read_manifest(folder)
+    except OSError as error:
+        raise broken_off(error, folder) from error
+
+
+def _build(settings: Build, folder: Path, how: Running) -> None:
+    """The build, once the folder is ours."""
+    if how.fresh:
+        _remove(folder, how.part)
+    job = plan_job(settings)
+    key = build_key(job)
+    if is_finished(folder, key):
+        _tidy(job, folder)
+        return
+    lock = job.store.root / f"workers-{how.part.number}.lock"
+    wait_for_workers(lock)
+    clear_parts(job.store.root, how.part)
+    if how.part.number == 0:
+        write_record(folder, {"key": key})
+    engine, end = _engine(job, folder, how, key=key, lock=lock)
+    started = time.monotonic()
+    with engine:
+        report = run_stages(job, engine, how.on_progress)
+        end()
+    if how.part.number == 0:
+        seconds = round(time.monotonic() - started, 3)
+        write_record(folder, {"key": key, "seconds": seconds, **report})
+        _tidy(job, folder)
+
+
+def _engine(
+    job: Job, folder: Path, how: Running, *, key: str, lock: Path
+) -> tuple[Engine, Callable[[], object]]:
+    """Who makes the units, and what is left to do when all are there."""
+    engine = engine_of(how.engine, job, how.workers, lock=lock)
+    if how.part.count == 1:
+        return engine, lambda: finish(job)
+    board = Board(job.store.root / "parts", how.part, key, patience_s=how.patience_s)
+    array = Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
+    return array, array.wait_for_output if how.part.number else lambda: finish(job)
+
+
+def plan_job(settings: Build) -> Job:
+    """What there is to do: the inputs, their units, and the digests of files that settings name."""
+    from meshwright.data.source.division import plan_units
+    from meshwright.data.source.listing import list_inputs
+
+    inputs = list_inputs(settings.sources)
+    return Job(
+        build=settings,
+        inputs=inputs,
+        units=plan_units(inputs, unit_bytes=UNIT_BYTES),
+        store=Store(Path(settings.output.folder) / WORK),
+        digests=digests_of(settings),
+    )
+
+
+def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, Any]:
+    """Runs every stage; what they did, with the seconds that each took."""
+    stages = stages_of(job)
+    report: dict[str, Any] = {"stages": {}}
+    for place, stage in enumerate(stages, start=1):
+        meter = Meter(stage.name, on_progress, place=(place, len(stages)))
+        run_stage(job, stage, engine, meter)
+        report["stages"][stage.name] = meter.facts()
+    return report | scan_report(job)
+
+
+def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
+    """Makes the units of a stage that are not there yet."""
+    weights = stage.units(job)
+    judge = Judge(job) if stage.name == "scan" else None
+    found = [number for number in weights if stage.is_done(job, number)]
+    if judge is not None:
+        for number in found:
+            judge.hear(number)
+    meter.begin(weights, found)
+
+    def on_done(number: int, cpu_s: float) -> None:
+        if judge is not None:
+            judge.hear(number)
+        meter.done(number, job.store.record(stage.name, number) or {}, cpu_s=cpu_s)
+
+    there = set(found)
+    engine.run(stage, [number for number in weights if number not in there], on_done)
+
+
+def clear_parts(root: Path, part: Part = ALONE) -> None:
+    """Removes what processes of this part that died were writing."""
+    for unit in root.glob("*/*.part"):
+        number = unit.name.partition(".")[0]
+        if not number.isdecimal() or part.has(int(number)):
+            shutil.rmtree(unit, ignore_errors=True)
+
+
+def _remove(folder: Path, part: Part) -> None:
+    """Takes out what is there, for a build that starts anew."""
+    if part.count > 1:
+        raise MeshwrightError(
+            "a part cannot start anew: the others may be at work",
+            hint=f"remove {str(folder)!r}, then start all parts",
+        )
+    remove_output(folder, work=True)
+
+
+def _tidy(job: Job, folder: Path) -> None:
+    """Removes the intermediate files of a finished build, unless they are to stay."""
+    if not job.build.output.keep_work:
+        shutil.rmtree(folder / WORK, ignore_errors=True)
+
+
+def _silent(_progress: Progress) -> None:
+    """Tells nobody."""
