@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.data.needs import need
 from meshwright.data.shards.integrity import finding
-from meshwright.data.shards.names import DOCUMENTS, MANIFEST, SPLITS
+from meshwright.data.shards.names import DOCUMENTS, ENDS, MANIFEST, SPLITS
 from meshwright.data.shards.tables import COLUMNS, schema
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def check_sums(folder: Path, manifest: Manifest) -> list[Finding]:
 
 
 def _wrong_sums(manifest: Manifest) -> Iterator[str]:
+    yield from _unpaired(manifest)
     if manifest.inputs:
         read, told = sum(i.documents for i in manifest.inputs), sum(manifest.counts.values())
         if read != told:
@@ -46,6 +47,18 @@ def _wrong_sums(manifest: Manifest) -> Iterator[str]:
         padding = rows * manifest.packed.seq_len - sum(shard.tokens for shard in manifest.shards)
         if (packing.rows, packing.padding) != (rows, padding):
             yield f"counts {rows:,} rows in shards, {packing.rows:,} by strategy"
+
+
+def _unpaired(manifest: Manifest) -> Iterator[str]:
+    """Shards without files, and files without a shard."""
+    wanted = {f"{shard.name}{end}" for shard in manifest.shards for end in ENDS}
+    if len(wanted) != len(ENDS) * len(manifest.shards):
+        yield "names a shard twice"
+    for name in sorted(wanted - set(manifest.files)):
+        yield f"has a shard without its {name}"
+    for name in sorted(set(manifest.files) - wanted):
+        if name.endswith(ENDS):
+            yield f"has {name}, which belongs to no shard"
 
 
 def check_documents(folder: Path, manifest: Manifest, splits: dict[str, Folder]) -> list[Finding]:
