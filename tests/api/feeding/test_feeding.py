@@ -260,7 +260,7 @@ def test_a_plan_that_cannot_be_laid_has_findings_and_no_rates() -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small built folder with a vocabulary of bytes."""
     tokenizers = pytest.importorskip("tokenizers")
-    from meshwright.data.build import build
+    from meshwright.data.building import build
     from meshwright.data.settings import Build, Output, Pack, Source, TokenizerSource
 
     root = tmp_path_factory.mktemp("feeding")
