@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_shards import documents, settings, texts, vocabulary, write_corpus
 
-from meshwright.data.build import build
+from meshwright.data.building import build
 from meshwright.data.settings import Limits, Pack
 from meshwright.data.shards.assemble import write_folder
 
