@@ -108,7 +108,7 @@ def _write_config(settings: Build, path: str) -> int:
 
 def _dry_run(settings: Build, workers: int | None, *, as_json: bool) -> int:
     """What a sample says of the whole build."""
-    from meshwright.data.build import plan_job
+    from meshwright.data.building import plan_job
     from meshwright.data.dry import dry_run
     from meshwright.data.work.engines.choice import cores
     from meshwright.report.build import projection_page, projection_record
