@@ -125,6 +125,13 @@ def test_mending_twice_changes_nothing_more(text: str) -> None:
     assert one(once, Clean(mojibake=True)) == once
 
 
+@given(st.text(st.sampled_from("ab. \x85éÃÂ©â€™œŒ°Ѓвђ“”«²²×ØÙàá\xa0‚√≈†")) | st.text())
+def test_lines_are_mended_as_the_library_mends_them(text: str) -> None:
+    ftfy = pytest.importorskip("ftfy")
+    expected = "\n".join(map(ftfy.fix_encoding, text.split("\n")))
+    assert unicode._mended(text.encode(errors="ignore")).decode() == expected
+
+
 @given(st.lists(junk | st.text()), settings)
 def test_the_batch_says_the_same_as_one_document(texts: list[str], chosen: Clean) -> None:
     """Nothing that needs repair is missed by the pass over the batch."""

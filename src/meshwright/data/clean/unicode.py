@@ -33,6 +33,8 @@ _ASCII_CONTROLS = bytes(
 _TERMINAL = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")
 # U+0080 to U+009F but U+0085, which ends a line, and U+FEFF, the byte order mark.
 _OTHER_CONTROLS = re.compile(rb"\xc2[\x80-\x84\x86-\x9f]|\xef\xbb\xbf")
+_BEYOND = re.compile(r"[^\x00-\x7f]+")
+_CONTEXT = 5
 _FORMS = {"none": "", "nfc": "NFC", "nfkc": "NFKC"}
 _ROUNDS = 4  # of mojibake: text that was decoded wrongly more often than that stays so
 
@@ -187,13 +189,32 @@ def _without_blank_ends(text: bytes) -> bytes:
 
 def _mended(text: bytes) -> bytes:
     """Text without mojibake, a line at a time: one bad line says nothing of the others."""
-    mend = _mender()
+    mend, is_bad = _mender()
     lines = text.decode().split("\n")
-    return "\n".join(line if line.isascii() else mend(line) for line in lines).encode()
+    for place, line in enumerate(lines):
+        if not line.isascii() and is_bad(_traces(line)):
+            lines[place] = mend(line)
+    return "\n".join(lines).encode()
+
+
+def _traces(line: str) -> str:
+    """What of a line decides whether it is bad: what lies beyond ASCII, and what touches it.
+
+    Whatever ftfy (6.3, badness.py) takes for mojibake has a character beyond ASCII, and at most
+    five characters in all. Looking at the rest of a line takes ten times longer.
+    """
+    parts = []
+    stop = 0
+    for run in _BEYOND.finditer(line):
+        start = max(run.start() - _CONTEXT, stop)
+        stop = min(run.end() + _CONTEXT, len(line))
+        parts.append(line[start:stop])
+    return "".join(parts)
 
 
 @lru_cache(maxsize=1)
-def _mender() -> Callable[[str], str]:
-    """ftfy's repair of encodings and nothing else of what it can do."""
-    mend: Callable[[str], str] = need("ftfy", "repair of mojibake (clean.mojibake)").fix_encoding
-    return mend
+def _mender() -> tuple[Callable[[str], str], Callable[[str], bool]]:
+    """ftfy's repair of encodings, and how it tells that there is something to repair."""
+    ftfy = need("ftfy", "repair of mojibake (clean.mojibake)")
+    badness = need("ftfy.badness", "repair of mojibake (clean.mojibake)")
+    return ftfy.fix_encoding, badness.is_bad
