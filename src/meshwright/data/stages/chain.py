@@ -155,11 +155,11 @@ def needs_words(build: Build) -> bool:
 
 
 def _clean(build: Build) -> Step:
-    from meshwright.data.clean.unicode import repair
+    from meshwright.data.clean.unicode import judge, repair
 
     def run(batch: Batch, _tally: Tally) -> Verdict:
         batch.documents = repair(batch.documents, build.clean)
-        return {"empty": too_short(batch.documents, build.clean.min_characters)}
+        return judge(batch.documents, build.clean)
 
     return Step("clean", run)
 
@@ -242,19 +242,6 @@ def _decontaminate(build: Build) -> Step:
         return lambda place, _reason: f"shares a run of words with {index.items[items[place]]}"
 
     return Step("decontaminate", run, why)
-
-
-def too_short(documents: Documents, min_characters: int) -> Mask:
-    """Documents that are blank or have fewer characters than that; mask [documents]."""
-    lengths = documents.lengths
-    short: Mask = lengths == 0
-    for place in np.flatnonzero((lengths > 0) & (lengths < 4 * min_characters)).tolist():
-        short[place] = len(documents.string(place)) < min_characters
-    for place in np.flatnonzero(~short).tolist():
-        start = documents.bounds[place]
-        if documents.text[start : start + 32].tobytes().isspace():
-            short[place] = documents.encoded(place).isspace()
-    return short
 
 
 def _size(batch: Batch) -> tuple[int, int]:
