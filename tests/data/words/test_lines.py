@@ -2,12 +2,10 @@
 
 import re
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.data.documents import documents_of
-from meshwright.data.words.lines import repeats_of
 from meshwright.data.words.table import Table
 
 LINES = st.sampled_from(
@@ -75,11 +73,3 @@ def test_first_and_last_are_the_ends_of_the_stripped_line(texts: list[str]) -> N
         first, last = table.lines.first[mine], table.lines.last[mine]
         at = zip(first - table.bounds[index], last + 1 - table.bounds[index], strict=True)
         assert [text[a:b] for a, b in at] == [line.strip() for line in lines_of(text)]
-
-
-@given(st.lists(st.lists(st.integers(0, 5), max_size=8), max_size=5))
-def test_repeats_look_within_a_document_only(documents: list[list[int]]) -> None:
-    bounds = np.cumsum([0, *map(len, documents)])
-    hashes = np.array([value for values in documents for value in values], dtype=np.uint64)
-    expected = [value in values[:i] for values in documents for i, value in enumerate(values)]
-    assert repeats_of(hashes, bounds).tolist() == expected

@@ -70,19 +70,20 @@ def test_whatever_is_above_a_limit_is_exact(documents: list[list[str]], limits: 
             assert found[n][index] == exact or max(exact, found[n][index]) <= limit[index]
 
 
-@given(st.one_of(DOCUMENTS, REPETITIVE), st.integers(1, 4), st.integers(-1, 60))
-def test_top_runs(documents: list[list[str]], n: int, limit: int) -> None:
+@given(st.one_of(DOCUMENTS, REPETITIVE), st.integers(-1, 60))
+def test_top_runs(documents: list[list[str]], limit: int) -> None:
     table, weights = drawn(documents)
     flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    found = top_runs(table, flat, n, above=np.full(len(documents), float(limit)))
-    for index, (words, row) in enumerate(zip(documents, weights, strict=True)):
-        exact = commonest(words, row, n)
-        assert found[index] == exact or max(exact, found[index]) <= limit
+    above = dict.fromkeys((2, 3, 4), np.full(len(documents), float(limit)))
+    for n, found in top_runs(table, flat, above=above).items():
+        for index, (words, row) in enumerate(zip(documents, weights, strict=True)):
+            exact = commonest(words, row, n)
+            assert found[index] == exact or max(exact, found[index]) <= limit
 
 
 def test_many_documents_share_the_buckets() -> None:
     documents = [["a", "b"] * (k % 4) for k in range(3000)]
     table, weights = drawn(documents)
     flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    found = top_runs(table, flat, 2, above=np.zeros(len(documents)))
+    found = top_runs(table, flat, above={2: np.zeros(len(documents))})[2]
     assert found.tolist() == [commonest(a, b, 2) for a, b in zip(documents, weights, strict=True)]

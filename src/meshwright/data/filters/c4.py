@@ -22,8 +22,8 @@ import numpy as np
 
 from meshwright.data.documents import Documents, bounds_of
 from meshwright.data.filters.measure import Measure, counts_between
-from meshwright.data.words.characters import BYTE, SPACE, marking
-from meshwright.data.words.lines import lines_of
+from meshwright.data.words.characters import BYTE, SPACE, marked, marking
+from meshwright.data.words.lines import LINE_FEED, lines_of
 from meshwright.data.words.text import read
 
 if TYPE_CHECKING:
@@ -50,16 +50,17 @@ LOREM_IPSUM = b"lorem ipsum"
 _DOT = ord(".")
 _ENDING = np.frombuffer(marking("terminal", "quote", also=b".?!\"'"), dtype=np.bool_)
 _SENTENCE = marking("terminal", "ellipsis", also=b".?!")
+_IS_SENTENCE = np.frombuffer(_SENTENCE, dtype=np.bool_)
 _CLOSING = np.frombuffer(marking("quote", also=b"\"')]"), dtype=np.bool_)
 _SPACE = np.frombuffer(SPACE, dtype=np.bool_)
-_DARK = bytes(1 - space for space in SPACE)
 _CLOSERS = 3  # quotes and brackets behind the end of a sentence that are looked through
 
 
 def remove_lines(documents: Documents, settings: C4) -> Documents:
     """The documents without the lines that the settings do not want; they may become empty."""
     text = read(documents)
-    lines = lines_of(documents, text.characters, text.bounds)
+    feeds = np.flatnonzero(text.characters == LINE_FEED)
+    lines = lines_of(documents, text.characters, text.bounds, feeds=feeds)
     return _with_lines(documents, lines, _wanted(text, lines, settings))
 
 
@@ -89,7 +90,7 @@ def _ends_well(characters: NDArray[np.uint8], lines: Lines) -> Mask:
 
 def _words(text: Text, lines: Lines, *, limit: int) -> tuple[Offsets, Mask]:
     """Words of each line between white space, and whether one is longer than `limit` (0 = none)."""
-    dark = text.marked(_DARK).view(np.bool_)
+    dark = ~marked(text.characters, SPACE)
     begins = dark.copy()
     begins[1:] &= ~dark[:-1]
     begins[lines.start] = dark[lines.start]
@@ -154,7 +155,7 @@ def measures(table: Table, settings: C4) -> tuple[Measure, ...]:
     owner = np.searchsorted(table.bounds, places, side="right") - 1
     lorem = np.zeros(len(table))
     lorem[owner[places + len(LOREM_IPSUM) <= table.bounds[1:][owner]]] = 1
-    brackets = counts_between(np.flatnonzero(table.characters == ord("{")), table.bounds)
+    brackets = counts_between(table.places(b"{"), table.bounds)
     return (
         Measure(
             reason="c4.lorem_ipsum",
@@ -183,7 +184,7 @@ def measures(table: Table, settings: C4) -> tuple[Measure, ...]:
 def sentences(table: Table) -> Offsets:
     """How many sentences each document has."""
     lines, characters = table.lines, np.frombuffer(table.encoded, dtype=np.uint8)
-    marks = np.flatnonzero(table.marked(_SENTENCE))
+    marks = np.flatnonzero(marked(table.characters, _SENTENCE))
     if not len(lines.start):
         return lines.counts
     behind = marks + 1
@@ -194,6 +195,3 @@ def sentences(table: Table) -> Offsets:
     unspaced = (characters[marks] == BYTE["terminal"]) & ~_IS_SENTENCE[follower]
     ends = (behind <= lines.last[owner]) & (_SPACE[follower] | unspaced)
     return lines.counts + counts_between(marks[ends], table.bounds)
-
-
-_IS_SENTENCE = np.frombuffer(_SENTENCE, dtype=np.bool_)

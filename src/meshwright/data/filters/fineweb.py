@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from meshwright.data.words.table import Table
 
 _PUNCTUATION = np.frombuffer(marking("terminal", also=b".?!"), dtype=np.bool_)
-_LINE_FEED = 10
 
 
 def judge(table: Table, settings: FineWeb) -> Verdict:
@@ -30,7 +29,7 @@ def judge(table: Table, settings: FineWeb) -> Verdict:
 def measures(table: Table, settings: FineWeb) -> tuple[Measure, ...]:
     """The figures of each document; one without words has no lines and fails the first rule."""
     lines = table.lines
-    feeds = counts_between(np.flatnonzero(table.characters == _LINE_FEED), table.bounds)
+    feeds = counts_between(table.places(b"\n"), table.bounds)
     punctuated = _PUNCTUATION[table.characters[lines.last]]
     short = lines.lengths <= settings.short_line_characters
     repeated = np.where(lines.repeats, lines.lengths, 0)

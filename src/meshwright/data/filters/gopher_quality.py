@@ -22,7 +22,7 @@ import numpy as np
 
 from meshwright.data.documents import documents_of
 from meshwright.data.filters.measure import Measure, counts_between, shares, sums
-from meshwright.data.words.characters import BYTE, LETTERS, SPACE
+from meshwright.data.words.characters import BYTE, LETTERS, SPACE, marked
 from meshwright.data.words.table import Table
 
 if TYPE_CHECKING:
@@ -33,12 +33,7 @@ if TYPE_CHECKING:
     from meshwright.data.words.lines import Lines
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
-_DOT, _HASH, _BULLET, _ELLIPSIS = ord("."), ord("#"), BYTE["bullet"], BYTE["ellipsis"]
-_DARK, _LETTER = 1, 2
-_SHADES = bytes(  # of each character: nothing of white space, both bits of a letter
-    0 if space else _DARK | _LETTER if letter else _DARK
-    for space, letter in zip(SPACE, LETTERS, strict=True)
-)
+_DOT, _BULLET, _ELLIPSIS = ord("."), BYTE["bullet"], BYTE["ellipsis"]
 
 
 def judge(table: Table, settings: GopherQuality) -> Verdict:
@@ -129,9 +124,9 @@ def _stop_hashes() -> tuple[np.uint64, ...]:
 
 def _symbols(table: Table) -> Offsets:
     """Hash signs or ellipses of each document, whichever are more."""
-    hashes = counts_between(np.flatnonzero(table.characters == _HASH), table.bounds)
-    signs = counts_between(np.flatnonzero(table.characters == _ELLIPSIS), table.bounds)
-    dots = np.flatnonzero(table.characters == _DOT)
+    hashes = counts_between(table.places(b"#"), table.bounds)
+    signs = counts_between(table.places(bytes([_ELLIPSIS])), table.bounds)
+    dots = table.places(b".")
     owner = np.searchsorted(table.bounds, dots, side="right")
     begins = np.flatnonzero((np.diff(dots, prepend=-9) != 1) | (np.diff(owner, prepend=0) != 0))
     threes = np.diff(np.append(begins, len(dots))) // 3
@@ -155,8 +150,7 @@ def _ends_in_ellipsis(characters: NDArray[np.uint8], lines: Lines) -> Mask:
 
 def _alphabetic(table: Table) -> NDArray[np.float64]:
     """Share of the stretches between white space that hold a letter; NaN where there is none."""
-    shades = table.marked(_SHADES)
-    dark = shades != 0
+    dark, letters = ~marked(table.characters, SPACE), marked(table.characters, LETTERS)
     begins = dark.copy()
     begins[1:] &= ~dark[:-1]
     starts = table.bounds[:-1][table.lengths > 0]
@@ -164,6 +158,10 @@ def _alphabetic(table: Table) -> NDArray[np.float64]:
     at = np.flatnonzero(begins)
     if not len(at):
         return np.full(len(table), np.nan)
-    lettered = np.bitwise_or.reduceat(shades, at) > _DARK
+    lettered = letters[at]
+    others = np.flatnonzero(~lettered)
+    ends = np.append(at, len(dark) - 1)[others + 1]
+    within = np.logical_or.reduceat(letters, np.stack([at[others], ends], axis=1).ravel())[::2]
+    lettered[others] = within
     chunks = np.searchsorted(at, table.bounds)
     return np.where(np.diff(chunks) > 0, shares(sums(lettered, chunks), np.diff(chunks)), np.nan)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.data.filters.measure import Measure, shares, sums
-from meshwright.data.words.characters import SPACE
+from meshwright.data.words.characters import SPACE, marked
 from meshwright.data.words.runs import repeated_runs, top_runs
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 _TOP = (2, 3, 4)
 _REPEATED = (5, 6, 7, 8, 9, 10)
-_DARK = bytes(1 - space for space in SPACE)
 
 
 def judge(table: Table, settings: GopherRepetition) -> Verdict:
@@ -70,15 +69,14 @@ def _of_lines(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
 
 def _of_runs(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
     weights = _weights(table)
-    for n in _TOP:
-        most = float(getattr(settings, f"top_{n}_gram"))
+    limits = {n: float(getattr(settings, f"top_{n}_gram")) for n in _TOP}
+    above = {n: _characters(limit, table) for n, limit in limits.items()}
+    for n, characters in top_runs(table, weights, above=above).items():
         yield Measure(
             reason=f"gopher_repetition.top_{n}_gram",
-            values=shares(
-                top_runs(table, weights, n, above=_characters(most, table)), table.lengths
-            ),
+            values=np.minimum(shares(characters, table.lengths), 1),
             says=f"{{value}} of it is one run of {n} words, repeated",
-            most=most,
+            most=limits[n],
         )
     limits = {n: float(getattr(settings, f"duplicate_{n}_grams")) for n in _REPEATED}
     above = {n: _characters(limit, table) for n, limit in limits.items()}
@@ -99,7 +97,7 @@ def _characters(limit: float, table: Table) -> NDArray[np.float64]:
 def _weights(table: Table) -> Offsets:
     """For each word the characters, but white space, from its beginning to the next."""
     dark = np.zeros(len(table.characters) + 1, dtype=np.int32)
-    np.cumsum(table.marked(_DARK), out=dark[1:])
+    np.cumsum(~marked(table.characters, SPACE), out=dark[1:])
     stops = np.append(table.word_start[1:], 0)
     held = table.word_counts > 0
     stops[table.word_bounds[1:][held] - 1] = table.bounds[1:][held]

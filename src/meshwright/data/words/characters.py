@@ -48,7 +48,7 @@ _ASCII = {
 
 
 def marking(*kinds: str, also: bytes = b"") -> bytes:
-    """A table for `bytes.translate`: 1 for characters of these classes and those in `also`, else 0.
+    """A table of bytes: 1 for characters of these classes and for those in `also`, else 0.
 
     Of the classes, letter, number and space have members in ASCII.
     """
@@ -63,6 +63,23 @@ def marking(*kinds: str, also: bytes = b"") -> bytes:
 LETTERS = marking("letter", "unspaced")
 WORD = marking("letter", "mark", "number", "unspaced", "unspaced_mark")
 SPACE = marking("space")
+
+
+def marked(characters: NDArray[np.uint8], table: bytes) -> NDArray[np.bool_]:
+    """Which characters a table marks. Compares with its ranges, which is faster than looking up."""
+    found = np.zeros(len(characters), dtype=np.bool_)
+    for first, count in _ranges(table):
+        found |= (characters - first) < count if count > 1 else characters == first
+    return found
+
+
+@cache
+def _ranges(table: bytes) -> tuple[tuple[np.uint8, int], ...]:
+    """The first byte of each run of marked ones, and how many they are; no upper case occurs."""
+    marks = np.frombuffer(table, dtype=np.bool_).copy()
+    marks[ord("A") : ord("Z") + 1] = False
+    edges = np.flatnonzero(np.diff(marks.astype(np.int8), prepend=0, append=0)).tolist()
+    return tuple((np.uint8(a), b - a) for a, b in zip(edges[::2], edges[1::2], strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,6 +62,18 @@ def hashes_of(
     return mixed(total)
 
 
+def hashes_of_ends(text: bytes, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> Hashes:
+    """A hash of the first and last 8 bytes and the length of each: different ones differ surely."""
+    words = np.ndarray((max(len(text) - 7, 0),), "<u8", buffer=text, strides=(1,))
+    kept = _KEPT[np.minimum(lengths, 8)]
+    total = words[starts] & kept
+    total += _PLACE
+    mixed(total)
+    total += words[starts + np.maximum(lengths - 8, 0)] & kept
+    total += lengths.astype(np.uint64) * _PLACE
+    return mixed(total)
+
+
 def _later_blocks(
     words: NDArray[np.uint64], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> Hashes:

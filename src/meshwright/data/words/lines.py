@@ -14,7 +14,8 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.data.words.characters import SPACE
-from meshwright.data.words.hashing import hashes_of
+from meshwright.data.words.groups import Groups
+from meshwright.data.words.hashing import hashes_of, hashes_of_ends
 from meshwright.data.words.text import PADDING
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.documents import Documents, Mask, Offsets
 
-_LINE_FEED = 10
+LINE_FEED = 10
 _SPACE = np.frombuffer(SPACE, dtype=np.bool_)
 _STEPS = 64  # of white space at an end of a line that are walked for all lines together
 
@@ -55,8 +56,14 @@ class Stretches:
     def repeats(self) -> Mask:
         """Which ones stand in their document before, too."""
         text = self.documents.text.tobytes() + bytes(PADDING)
-        hashes = hashes_of(text, self.first_byte, self.last_byte - self.first_byte)
-        return repeats_of(hashes, self.bounds)
+        lengths = self.last_byte - self.first_byte
+        document = np.repeat(np.arange(len(self.bounds) - 1, dtype=np.int32), self.counts)
+        groups = Groups.of(hashes_of_ends(text, self.first_byte, lengths), document)
+        alike = np.flatnonzero(groups.is_shared)
+        hashes = hashes_of(text, self.first_byte[alike], lengths[alike])
+        repeats = np.zeros(len(lengths), dtype=np.bool_)
+        repeats[alike] = Groups.of(hashes, document[alike]).is_later
+        return repeats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +91,18 @@ class Lines(Stretches):
         )
 
 
-def lines_of(documents: Documents, characters: NDArray[np.uint8], bounds: Offsets) -> Lines:
-    """The lines of a batch, whose documents lie at `bounds` of `characters`."""
-    start, stop = _between_line_feeds(characters, bounds)
+def lines_of(
+    documents: Documents, characters: NDArray[np.uint8], bounds: Offsets, *, feeds: Offsets
+) -> Lines:
+    """The lines of a batch, whose documents lie at `bounds` of `characters`.
+
+    `feeds` are the places of its line feeds.
+    """
+    start, stop = _between(feeds, bounds)
     first_byte, last_byte = start, stop
     if len(characters) != len(documents.text):
-        first_byte, last_byte = _between_line_feeds(documents.text, documents.bounds)
+        feeds = np.flatnonzero(documents.text == LINE_FEED)
+        first_byte, last_byte = _between(feeds, documents.bounds)
     first, last = _trimmed(characters, start, stop)
     held = first < stop
     return Lines(
@@ -104,9 +117,8 @@ def lines_of(documents: Documents, characters: NDArray[np.uint8], bounds: Offset
     )
 
 
-def _between_line_feeds(text: NDArray[np.uint8], bounds: Offsets) -> tuple[Offsets, Offsets]:
+def _between(feeds: Offsets, bounds: Offsets) -> tuple[Offsets, Offsets]:
     """Where lines begin and end, those without characters left out."""
-    feeds = np.flatnonzero(text == _LINE_FEED)
     starts = np.sort(np.concatenate([bounds[:-1], feeds + 1]), kind="stable")
     stops = np.sort(np.concatenate([feeds, bounds[1:]]), kind="stable")
     held = starts < stops
@@ -138,14 +150,3 @@ def _trimmed(
         dark = np.flatnonzero(~_SPACE[characters[first[line] : last[line]]])
         last[line] = first[line] + dark[-1]
     return first, last
-
-
-def repeats_of(hashes: NDArray[np.uint64], bounds: Offsets) -> Mask:
-    """Which elements equal an earlier one of the same document."""
-    document = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
-    order = np.argsort(hashes, kind="stable")
-    ordered, owner = hashes[order], document[order]
-    same = (ordered[1:] == ordered[:-1]) & (owner[1:] == owner[:-1])
-    repeats = np.zeros(len(hashes), dtype=np.bool_)
-    repeats[order[1:][same]] = True
-    return repeats

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
-from meshwright.data.words.characters import CONTINUATION, LOWER, characters
+from meshwright.data.words.characters import BYTE, CONTINUATION, LOWER, characters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,9 +32,10 @@ class Text:
         """The characters without what follows them."""
         return np.frombuffer(self.encoded, dtype=np.uint8)[:-PADDING]
 
-    def marked(self, table: bytes) -> NDArray[np.uint8]:
-        """For each character what a table of 256 bytes says of it."""
-        return np.frombuffer(self.encoded.translate(table), dtype=np.uint8)[:-PADDING]
+    def foreign_of(self, *kinds: str) -> Offsets:
+        """Where foreign characters of these classes stand."""
+        found = self.characters[self.foreign]
+        return self.foreign[np.logical_or.reduce([found == BYTE[kind] for kind in kinds])]
 
 
 def read(documents: Documents) -> Text:
