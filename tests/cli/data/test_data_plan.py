@@ -103,3 +103,63 @@ def test_wrong_words_are_named(
     assert said in err
     assert "Traceback" not in err
     assert "internal error" not in err
+
+
+@pytest.fixture
+def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Shards with rows of 256 tokens, of a vocabulary of bytes."""
+    tokenizers = pytest.importorskip("tokenizers")
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {"<|endoftext|>": 0} | {c: n for n, c in enumerate(alphabet, 1)}
+    model = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, []))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    model.decoder = tokenizers.decoders.ByteLevel()
+    model.add_special_tokens(["<|endoftext|>"])
+    model.save(str(tmp_path / "tokenizer.json"))
+    texts = [f"text number {number} " * 20 for number in range(40)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    words = ["--tokenizer", str(tmp_path / "tokenizer.json"), "--seq-len", "256"]
+    out = str(tmp_path / "shards")
+    assert run(["data", "build", str(tmp_path / "in.jsonl"), *words, "--quiet", "-o", out]) == 0
+    capsys.readouterr()
+    return out
+
+
+@pytest.mark.parametrize("command", ["stats", "verify"])
+def test_a_folder_under_a_plan_that_does_not_fit(
+    command: str, folder: str, plan_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", command, folder]) == 0
+    capsys.readouterr()
+    assert run(["data", command, folder, "--plan", plan_file]) == 1
+    out, err = capsys.readouterr()
+    assert out
+    assert "rows of 256 tokens, but the plan trains on 8,192" in err
+    assert run(["data", command, folder, "--plan", plan_file, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)["plan_findings"]
+    assert any("rows of 256 tokens" in finding["message"] for finding in told)
+
+
+def test_a_plan_for_a_folder(
+    folder: str, plan_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(plan_file).write_text(PLAN.replace("8192", "256").replace("15T", "1e4"))
+    assert run(["data", "plan", "--data", folder, "--plan", plan_file]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"in {folder}; 257 ids, 2 bytes each" in out
+    assert "build from text" not in out
+    assert out.splitlines()[-1] == f"next: meshwright data verify {folder}"
+
+
+def test_a_build_says_what_the_plan_makes_of_it(
+    folder: str, plan_file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = str(Path(folder).parent / "in.jsonl")
+    words = ["--tokenizer", str(Path(folder).parent / "tokenizer.json"), "--seq-len", "256"]
+    arguments = ["data", "build", source, *words, "-o", f"{folder}2", "--quiet", "--plan"]
+    assert run([*arguments, "nowhere.toml"]) == 2
+    assert not Path(f"{folder}2").exists()
+    capsys.readouterr()
+    assert run([*arguments, plan_file]) == 1
+    assert "--seq-len 8192" in capsys.readouterr().err

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from meshwright.api.feeding.corpus import Corpus
     from meshwright.api.feeding.reading import Feed
     from meshwright.plan.job import Job, Loading
+    from meshwright.rules.rule import Rule
 
-_SECTIONS = ("DAT1", "DAT3")
+# Of the rules on partitioning, those on what data there is; and every error, which stops the run.
+_ON_SAMPLES = ("DAT131", "DAT144", "DAT149")
 _ON_FILES = ("DAT310",)  # rules that ask for nothing but the files
 # What the loader of `meshwright.data.loader` does, where the plan does not say otherwise.
 _LOADER: dict[str, Any] = {"memory_map": True, "order_recomputable": True}
@@ -65,9 +67,15 @@ def findings_of(job: Job, corpus: Corpus) -> list[Finding]:
     """
     from meshwright.rules.rule import all_rules, check
 
-    rules = [rule for rule in all_rules() if rule.code.startswith(_SECTIONS)]
+    rules = [rule for rule in all_rules() if _is_on_data(rule)]
     found = [*_misfits(job, corpus), *check(job, rules)]
     return sorted(found, key=lambda finding: (-int(finding.severity), finding.code))
+
+
+def _is_on_data(rule: Rule) -> bool:
+    if rule.code.startswith("DAT1"):
+        return rule.severity is Severity.ERROR or rule.code in _ON_SAMPLES
+    return rule.code.startswith("DAT3")
 
 
 def findings_without_plan(corpus: Corpus) -> list[Finding]:

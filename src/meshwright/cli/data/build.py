@@ -9,6 +9,7 @@ import click
 from meshwright.base.finding import EXIT_OK
 from meshwright.base.units import parse_duration
 from meshwright.cli import output
+from meshwright.cli.data.judged import PLAN, check_plan, findings_under, tell
 from meshwright.cli.data.options import OPTIONS, settings_of
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
 @click.option("--dry-run", is_flag=True, help="Sample 1%, say what a build would make and cost.")
 @click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
+@PLAN
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def build(
@@ -66,6 +68,7 @@ def build(
     fresh: bool,
     dry_run: bool,
     write_config: str | None,
+    plan_file: str | None,
     quiet: bool,
     as_json: bool,
     **asked: Any,
@@ -81,6 +84,7 @@ def build(
         return _write_config(settings, write_config)
     if dry_run:
         return _dry_run(settings, workers, as_json=as_json)
+    check_plan(plan_file)
     from meshwright.cli.data.progress import watching
     from meshwright.data.building import build as make
 
@@ -95,7 +99,7 @@ def build(
             on_progress=on_progress,
         )
     _say(settings.output.folder, manifest, as_json=as_json, quiet=quiet)
-    return EXIT_OK
+    return tell(findings_under(settings.output.folder, plan_file))
 
 
 def _write_config(settings: Build, path: str) -> int:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from meshwright.base.finding import exit_code
 from meshwright.base.units import parse_bytes, parse_tokens
 from meshwright.cli import output
+from meshwright.cli.data.judged import tell
 from meshwright.cli.length import sequence_length
-
-if TYPE_CHECKING:
-    from meshwright.base.finding import Finding
 
 _EPILOG = """\b
 Examples:
@@ -56,7 +54,7 @@ def plan(*, plan_file: str | None, as_json: bool, **given: Any) -> int:
         output.json(feeding_record(found))
     else:
         output.page(feeding_page(found))
-        _remark(found.findings)
+        tell(found.findings)
     return exit_code(found.findings)
 
 
@@ -87,11 +85,3 @@ def _positive(option: str, text: str | float | None, *, parse: Any = parse_token
 
 
 _MOST = 1e18  # of anything
-
-
-def _remark(findings: tuple[Finding, ...]) -> None:
-    """Findings on stderr."""
-    from meshwright.report.findings import findings_lines
-
-    if findings:
-        output.remark("", *findings_lines(findings))

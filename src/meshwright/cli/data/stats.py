@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import click
 
+from meshwright.base.finding import exit_code
 from meshwright.cli import output
+from meshwright.cli.data.judged import PLAN, findings_under, tell, with_findings
 
 _EPILOG = """\b
 Examples:
   meshwright data stats shards/
+  meshwright data stats shards/ --plan plan.toml
   meshwright data stats shards/ --json | jq .strategies
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("folder")
+@PLAN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def stats(folder: str, *, as_json: bool) -> None:
+def stats(folder: str, *, plan_file: str | None, as_json: bool) -> int:
     """Say what FOLDER holds: tokens, rows, padding, sources, what was dropped and why.
 
     Padding and cut documents are told for all packing strategies at this length of rows, and how
@@ -26,7 +30,9 @@ def stats(folder: str, *, as_json: bool) -> None:
     from meshwright.report.shards import stats_page, stats_record
 
     found = read(folder)
+    findings = findings_under(folder, plan_file)
     if as_json:
-        output.json(stats_record(folder, found))
-    else:
-        output.page(stats_page(folder, found))
+        output.json(with_findings(stats_record(folder, found), findings))
+        return exit_code(findings)
+    output.page(stats_page(folder, found))
+    return tell(findings)

@@ -9,6 +9,7 @@ import click
 
 from meshwright.base.finding import exit_code
 from meshwright.cli import output
+from meshwright.cli.data.judged import PLAN, findings_under, tell, with_findings
 from meshwright.data.shards.verify import SAMPLE
 from meshwright.report.page import is_terminal
 
@@ -19,6 +20,7 @@ _EPILOG = """\b
 Examples:
   meshwright data verify shards/
   meshwright data verify shards/ --sample 1000
+  meshwright data verify shards/ --plan plan.toml
   meshwright data verify shards/ --json | jq .findings[].file
 
 Exits with 1 when anything is wrong.
@@ -34,8 +36,9 @@ Exits with 1 when anything is wrong.
     show_default=True,
     help="Documents of each file of saved text to encode again.",
 )
+@PLAN
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def verify(folder: str, *, sample: int, as_json: bool) -> int:
+def verify(folder: str, *, sample: int, plan_file: str | None, as_json: bool) -> int:
     """Read every byte of FOLDER and compare it with its manifest.
 
     Finds any byte that was changed, lost or added, files that are missing or foreign, shards whose
@@ -49,11 +52,13 @@ def verify(folder: str, *, sample: int, as_json: bool) -> int:
     found = check(folder, sample=sample, on_bytes=_progress() if with_progress else None)
     if with_progress:
         click.echo("\r\033[K", err=True, nl=False)
+    misfits = () if exit_code(found.findings) else findings_under(folder, plan_file)
     if as_json:
-        output.json(verified_record(folder, found))
+        output.json(with_findings(verified_record(folder, found), misfits))
     else:
         output.page(verified_page(folder, found))
-    return exit_code(found.findings)
+        tell(misfits)
+    return exit_code((*found.findings, *misfits))
 
 
 def _progress() -> Callable[[int], None]:
