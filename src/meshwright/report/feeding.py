@@ -121,7 +121,7 @@ def _feed_lines(feed: Feed) -> Iterator[Line]:
     yield (
         "host memory, a node",
         format_bytes(feed.reading_ranks * feed.batch_bytes + feed.mapped_bytes),
-        f"batches {format_bytes(feed.batch_bytes)} for each of {feed.reading_ranks} reading ranks, "
+        f"batches {format_bytes(feed.batch_bytes)} a reading rank ({feed.reading_ranks} a node), "
         f"indexes in the page cache {format_bytes(feed.mapped_bytes)}",
     )
 
