@@ -17,7 +17,7 @@ class Sets:
 
     def __init__(self, sets):
         self.sets = [hashed(one) for one in sets]
-        self.sketches = np.zeros((1, len(sets)), dtype=np.uint64)
+        self.sketches = np.zeros((len(sets), 1), dtype=np.uint64)
         self.read = 0
 
     def shingles(self, document):
@@ -88,14 +88,14 @@ def test_a_chain_keeps_every_second_link():
 
 def test_the_likest_sketch_is_tried_first():
     sets = Sets([set(range(10)), set(range(1, 11)), set(range(10))])
-    sets.sketches[0] = [0, 0xFF, 0xFF]
+    sets.sketches[:, 0] = [0, 0xFF, 0xFF]
     found = repeats(buckets({0, 2}, {1, 2}), sets, threshold=0.8, most_differing=8)
     assert [(one.document, one.of) for one in found] == [(2, 1)]
 
 
 def test_documents_with_unlike_sketches_are_passed_over():
     sets = Sets([{1, 2}, {1, 2}])
-    sets.sketches[0] = [0, 0xFFFF]
+    sets.sketches[:, 0] = [0, 0xFFFF]
     assert not list(repeats(buckets({0, 1}), sets, threshold=0.5, most_differing=1))
     assert len(list(repeats(buckets({0, 1}), sets, threshold=0.5, most_differing=2))) == 1
 

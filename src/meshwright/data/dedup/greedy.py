@@ -25,7 +25,7 @@ class Sets(Protocol):
 
     @property
     def sketches(self) -> Sketches:
-        """What tells unlike documents apart, [words, documents]."""
+        """What tells unlike documents apart, [documents, words]."""
 
     def shingles(self, document: int) -> Hashes:
         """The distinct shingles of a document, sorted."""
@@ -85,10 +85,12 @@ def _memberships(buckets: Buckets) -> Iterator[tuple[int, list[int]]]:
 def _alike(document: int, earlier: list[array[int]], sets: Sets, most: int) -> Numbers:
     """Those of `earlier` whose sketches are like the document's, each once, the likest first."""
     numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
-    places = differing(sets.sketches[:, numbers] ^ sets.sketches[:, document, None])
+    numbers.sort()
+    numbers = numbers[np.append(True, numbers[1:] != numbers[:-1])]
+    places = differing((sets.sketches.take(numbers, axis=0) ^ sets.sketches[document]).T)
     close = places <= most
-    found = np.unique((places[close].astype(np.int64) << 32) + numbers[close])
-    return found & 0xFFFFFFFF
+    found: Numbers = numbers[close][np.argsort(places[close], kind="stable")]
+    return found
 
 
 class _Comparing:
@@ -100,7 +102,7 @@ class _Comparing:
     """
 
     def __init__(self, sets: Sets, threshold: float) -> None:
-        count = sets.sketches.shape[1]
+        count = len(sets.sketches)
         self.sets = sets
         self.threshold = threshold
         self._sizes = np.full(count, -1, dtype=np.int64)  # of those that have an outline

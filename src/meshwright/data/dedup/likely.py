@@ -49,12 +49,15 @@ def differing(crossed: Sketches) -> NDArray[np.uint64]:
     marks |= crossed
     marks >>= np.uint64(7)
     marks &= _ONE  # 1 in each byte that differs
-    total = marks.sum(axis=0)
+    total: NDArray[np.uint64] = marks.sum(axis=0)
+    if len(crossed) < 32:  # no count is above 255
+        total *= _ONE
+        total >>= np.uint64(56)
+        return total
     total = (total & _BYTES) + (total >> np.uint64(8) & _BYTES)
     total *= _PAIRS
     total >>= np.uint64(48)
-    counts: NDArray[np.uint64] = total
-    return counts
+    return total
 
 
 def likely(buckets: Buckets, sketches: Callable[[Numbers], Sketches], *, most: int) -> Buckets:

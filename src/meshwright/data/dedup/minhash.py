@@ -23,7 +23,6 @@ from meshwright.data.dedup.shingles import mix, shingles_of
 from meshwright.data.documents import bounds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -73,18 +72,21 @@ def sketches_of(rows: Hashes, settings: Dedup) -> Hashes:
 def sketch(hashes: Hashes, bounds: Bounds, slots: int) -> Hashes:
     """The minima of each document's shingles, uint64 [documents, slots]; all ones without any."""
     minima = np.full((len(bounds) - 1, slots), _EMPTY, dtype=np.uint64)
-    open_ = np.flatnonzero(np.diff(bounds))
+    some = np.flatnonzero(np.diff(bounds))  # that have empty slots
+    held, edges = _of(np.diff(bounds) > 0, hashes, bounds)
     for number in range(PASSES):
-        if not len(open_):
+        if not len(some):
             return minima
-        hashes_here, bounds_here = _of(open_, hashes, bounds)
-        thrown = _throw(hashes_here, bounds_here, slots=slots, number=number)
-        found = minima[open_]
+        thrown, found = _throw(held, edges, slots=slots, number=number), minima[some]
         np.copyto(found, thrown, where=found == _EMPTY)
-        minima[open_] = found
-        open_ = open_[(found == _EMPTY).any(axis=1)]
-    for some in _portions(open_, bounds, minima):
-        _fill(some, hashes, bounds, minima)
+        minima[some] = found
+        unfilled = (found == _EMPTY).any(axis=1)
+        some = some[unfilled]
+        held, edges = _of(unfilled, held, edges)
+    for portion in _portions(edges, (minima[some] == _EMPTY).sum(axis=1)):
+        chosen = np.zeros(len(some), dtype=np.bool_)
+        chosen[portion] = True
+        minima[some[portion]] = _filled(minima[some[portion]], *_of(chosen, held, edges))
     return minima
 
 
@@ -112,29 +114,26 @@ def _documents_of(bounds: Bounds, start: int, stop: int) -> NDArray[np.int64]:
     return np.repeat(np.arange(first, last), counts)
 
 
-def _fill(some: NDArray[np.int64], hashes: Hashes, bounds: Bounds, minima: Hashes) -> None:
-    """Fills the empty slots of some documents with their least shingle by a hash of each slot."""
-    document, slot = np.nonzero(minima[some] == _EMPTY)
-    held, edges = _of(some, hashes, bounds)
-    held, edges = _distinct(held, edges, np.bincount(document, minlength=len(some)))
+def _filled(minima: Hashes, hashes: Hashes, bounds: Bounds) -> Hashes:
+    """Minima of documents, their empty slots filled by a hash of each slot's own."""
+    document, slot = np.nonzero(minima == _EMPTY)
+    held, edges = _distinct(hashes, bounds, np.bincount(document, minlength=len(minima)))
     counts = np.diff(edges)[document]
     ends = np.cumsum(counts)
     place = np.arange(ends[-1]) + np.repeat(edges[document] - (ends - counts), counts)
     factors = _multiplied((slot + PASSES).astype(np.uint64), 1) | np.uint64(1)
     thrown = held[place] * np.repeat(factors, counts)
     _finish(thrown)
-    minima[some[document], slot] = np.minimum.reduceat(thrown, ends - counts)
+    minima[document, slot] = np.minimum.reduceat(thrown, ends - counts)
+    return minima
 
 
-def _portions(
-    numbers: NDArray[np.int64], bounds: Bounds, minima: Hashes
-) -> Iterator[NDArray[np.int64]]:
-    """Documents with empty slots, so many at a time that what `_fill` compares stays small."""
-    if not len(numbers):
-        return
-    empty = (minima[numbers] == _EMPTY).sum(axis=1)
-    work = np.cumsum(np.minimum(np.diff(bounds)[numbers], _REPEATED) * empty)
-    yield from np.split(numbers, np.flatnonzero(np.diff(work // _FILLED)) + 1)
+def _portions(bounds: Bounds, empty: NDArray[np.integer]) -> list[NDArray[np.int64]]:
+    """Documents with so many empty slots, in parts for which `_filled` compares little at once."""
+    if not len(empty):
+        return []
+    work = np.cumsum(np.minimum(np.diff(bounds) * empty, _REPEATED * 8))
+    return np.split(np.arange(len(empty)), np.flatnonzero(np.diff(work // _FILLED)) + 1)
 
 
 def _distinct(hashes: Hashes, bounds: Bounds, empty: NDArray[np.integer]) -> tuple[Hashes, Bounds]:
@@ -148,14 +147,12 @@ def _distinct(hashes: Hashes, bounds: Bounds, empty: NDArray[np.integer]) -> tup
     return np.concatenate(parts), bounds_of(np.array([len(part) for part in parts]))
 
 
-def _of(numbers: NDArray[np.int64], hashes: Hashes, bounds: Bounds) -> tuple[Hashes, Bounds]:
-    """The shingles of some documents."""
-    counts = np.diff(bounds)
-    if len(numbers) == len(counts):
+def _of(chosen: NDArray[np.bool_], hashes: Hashes, bounds: Bounds) -> tuple[Hashes, Bounds]:
+    """The shingles of the documents that `chosen` marks."""
+    if chosen.all():
         return hashes, bounds
-    chosen = np.zeros(len(counts), dtype=bool)
-    chosen[numbers] = True
-    return hashes[np.repeat(chosen, counts)], bounds_of(counts[numbers])
+    counts = np.diff(bounds)
+    return hashes[np.repeat(chosen, counts)], bounds_of(counts[chosen])
 
 
 def _banded(minima: Hashes, *, bands: int) -> Hashes:

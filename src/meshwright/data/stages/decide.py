@@ -109,7 +109,7 @@ def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
     """The sketch of each member, and where its shingles lie."""
     dedup = job.build.dedup
     edges = np.zeros((2, len(members)), dtype=np.int64)
-    sketches = np.zeros((key_columns(dedup) - dedup.bands, len(members)), dtype=np.uint64)
+    sketches = np.zeros((len(members), key_columns(dedup) - dedup.bands), dtype=np.uint64)
     columns: dict[int, NDArray[np.uint64]] = {}
     for unit in np.unique(members["unit"]).tolist():
         mine = members["unit"] == unit
@@ -117,7 +117,7 @@ def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
         place = np.searchsorted(job.store.column("shingle", unit, "survivors"), survivors)
         bounds = job.store.column("shingle", unit, "bounds")
         edges[:, mine] = bounds[place], bounds[place + 1]
-        sketches[:, mine] = sketches_of(scanned(job, unit).bands[survivors], dedup)
+        sketches[mine] = sketches_of(scanned(job, unit).bands[survivors], dedup).T
         columns[unit] = np.asarray(job.store.column("shingle", unit, "hashes"))
     return _Sets(
         columns=columns,
