@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.data.documents import documents_of
-from meshwright.data.words.runs import repeated_runs, top_runs
+from meshwright.data.words.runs import Weighed, repeated_runs, top_runs
 from meshwright.data.words.table import Table
 
 DOCUMENTS = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=40), max_size=6)
@@ -41,49 +41,56 @@ def commonest(words: list[str], weights: list[int], n: int) -> int:
     return sum(sum(weights[place : place + n]) for place in at) if count > 1 else 0
 
 
-def drawn(documents: list[list[str]]) -> tuple[Table, list[list[int]]]:
+def drawn(documents: list[list[str]]) -> tuple[Weighed, list[list[int]]]:
+    """The documents, with weights of their words; each counts for 100."""
     weights = [[1 + (7 * i + ord(word)) % 5 for i, word in enumerate(words)] for words in documents]
-    return Table.of(documents_of([" ".join(words) for words in documents])), weights
+    table = Table.of(documents_of([" ".join(words) for words in documents]))
+    weighed = Weighed(
+        words=table.word_hash,
+        weights=np.array([weight for row in weights for weight in row], dtype=np.int64),
+        bounds=table.word_bounds,
+        whole=np.full(len(documents), 100),
+    )
+    return weighed, weights
 
 
-@given(st.one_of(DOCUMENTS, REPETITIVE))
+@given(st.one_of(DOCUMENTS, REPETITIVE), st.integers(1, 8))
 @settings(max_examples=300)
-def test_all_repeated_runs(documents: list[list[str]]) -> None:
-    table, weights = drawn(documents)
-    flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    nothing = np.full(len(documents), -1.0)
-    found = repeated_runs(table, flat, above=dict.fromkeys(range(2, 9), nothing))
-    for n in range(2, 9):
-        expected = [covered(a, b, n) for a, b in zip(documents, weights, strict=True)]
-        assert found[n].tolist() == expected, n
+def test_all_repeated_runs(documents: list[list[str]], n: int) -> None:
+    weighed, weights = drawn(documents)
+    found = repeated_runs(weighed, {n: -1.0})[n]
+    expected = [covered(a, b, n) / 100 for a, b in zip(documents, weights, strict=True)]
+    assert found.tolist() == expected
 
 
 @given(st.one_of(DOCUMENTS, REPETITIVE), st.lists(st.integers(0, 60), min_size=6, max_size=6))
-def test_whatever_is_above_a_limit_is_exact(documents: list[list[str]], limits: list[int]) -> None:
-    table, weights = drawn(documents)
-    flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    above = {n: np.full(len(documents), float(limits[n - 2])) for n in range(2, 8)}
-    found = repeated_runs(table, flat, above=above)
-    for n, limit in above.items():
-        for index, (words, row) in enumerate(zip(documents, weights, strict=True)):
-            exact = covered(words, row, n)
-            assert found[n][index] == exact or max(exact, found[n][index]) <= limit[index]
+def test_the_first_limit_that_is_broken_is_found(
+    documents: list[list[str]], numbers: list[int]
+) -> None:
+    weighed, weights = drawn(documents)
+    limits = {n: number / 100 for n, number in enumerate(numbers, start=2)}
+    found = repeated_runs(weighed, limits)
+    for index, (words, row) in enumerate(zip(documents, weights, strict=True)):
+        exact = {n: covered(words, row, n) / 100 for n in limits}
+        broken = next((n for n in limits if exact[n] > limits[n]), None)
+        seen = {n: float(found[n][index]) for n in limits}
+        assert next((n for n in limits if seen[n] > limits[n]), None) == broken
+        if broken:
+            assert seen[broken] == exact[broken]
 
 
 @given(st.one_of(DOCUMENTS, REPETITIVE), st.integers(-1, 60))
 def test_top_runs(documents: list[list[str]], limit: int) -> None:
-    table, weights = drawn(documents)
-    flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    above = dict.fromkeys((2, 3, 4), np.full(len(documents), float(limit)))
-    for n, found in top_runs(table, flat, above=above).items():
+    weighed, weights = drawn(documents)
+    for n, found in top_runs(weighed, dict.fromkeys((2, 3, 4), limit / 100)).items():
         for index, (words, row) in enumerate(zip(documents, weights, strict=True)):
-            exact = commonest(words, row, n)
-            assert found[index] == exact or max(exact, found[index]) <= limit
+            exact = commonest(words, row, n) / 100
+            assert found[index] == exact or max(exact, found[index]) <= limit / 100
 
 
 def test_many_documents_share_the_buckets() -> None:
     documents = [["a", "b"] * (k % 4) for k in range(3000)]
-    table, weights = drawn(documents)
-    flat = np.array([weight for row in weights for weight in row], dtype=np.int64)
-    found = top_runs(table, flat, above={2: np.zeros(len(documents))})[2]
-    assert found.tolist() == [commonest(a, b, 2) for a, b in zip(documents, weights, strict=True)]
+    weighed, weights = drawn(documents)
+    found = top_runs(weighed, {2: 0.0})[2]
+    expected = [commonest(a, b, 2) / 100 for a, b in zip(documents, weights, strict=True)]
+    assert found.tolist() == expected

@@ -110,10 +110,15 @@ def _mostly_unspaced(table: Table) -> Mask:
 
 def _stop_words(table: Table) -> Offsets:
     """How many different stop words each document has."""
+    ends, hashes = table.word_hash.astype(np.uint16), _stop_hashes()
+    maybe = np.zeros(len(ends), dtype=np.bool_)
+    for value in hashes:
+        maybe |= ends == value.astype(np.uint16)
+    places = np.flatnonzero(maybe)
+    likely = table.word_hash[places]
     found = np.zeros(len(table), dtype=np.int64)
-    for value in _stop_hashes():
-        places = np.flatnonzero(table.word_hash == value)
-        found += counts_between(places, table.word_bounds) > 0
+    for value in hashes:
+        found += counts_between(places[likely == value], table.word_bounds) > 0
     return found
 
 

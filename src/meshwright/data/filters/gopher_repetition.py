@@ -24,19 +24,14 @@ import numpy as np
 
 from meshwright.data.filters.measure import Measure, shares, sums
 from meshwright.data.words.characters import SPACE, marked
-from meshwright.data.words.runs import repeated_runs, top_runs
+from meshwright.data.words.runs import Weighed, repeated_runs, top_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
     from meshwright.data.documents import Offsets, Verdict
     from meshwright.data.settings import GopherRepetition
     from meshwright.data.words.table import Table
-
-_TOP = (2, 3, 4)
-_REPEATED = (5, 6, 7, 8, 9, 10)
 
 
 def judge(table: Table, settings: GopherRepetition) -> Verdict:
@@ -45,8 +40,47 @@ def judge(table: Table, settings: GopherRepetition) -> Verdict:
 
 
 def measures(table: Table, settings: GopherRepetition) -> tuple[Measure, ...]:
-    """The figures of each document. Shares of runs that are certainly within the limit are 0."""
-    return (*_of_lines(table, settings), *_of_runs(table, settings))
+    """The figures of each document, in the order of the rules.
+
+    Runs of words are looked for in documents that no rule before has dropped; what is certainly
+    within its limit, or was not looked for, has the share 0.
+    """
+    found = list(_of_lines(table, settings))
+    weighed = Weighed(
+        words=table.word_hash,
+        weights=_weights(table),
+        bounds=table.word_bounds,
+        whole=table.lengths,
+    )
+    for names, look, says in _RUNS:
+        limits = {n: float(getattr(settings, name)) for n, name in names.items()}
+        asked = ~np.any([measure.fails for measure in found], axis=0)
+        for n, part in look(weighed.take(asked), limits).items():
+            values = np.zeros(len(table))
+            values[asked] = np.minimum(part, 1)
+            found.append(
+                Measure(
+                    reason=f"gopher_repetition.{names[n]}",
+                    values=values,
+                    says=says.format(n=n, value="{value}"),
+                    most=limits[n],
+                )
+            )
+    return tuple(found)
+
+
+_RUNS = (
+    (
+        {n: f"top_{n}_gram" for n in (2, 3, 4)},
+        top_runs,
+        "{value} of it is one run of {n} words, repeated",
+    ),
+    (
+        {n: f"duplicate_{n}_grams" for n in (5, 6, 7, 8, 9, 10)},
+        repeated_runs,
+        "{value} of it is in runs of {n} words that repeat earlier ones",
+    ),
+)
 
 
 def _of_lines(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
@@ -65,33 +99,6 @@ def _of_lines(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
             says=f"{{value}} of it are {name}s that repeat an earlier one",
             most=getattr(settings, f"duplicate_{name}_characters"),
         )
-
-
-def _of_runs(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
-    weights = _weights(table)
-    limits = {n: float(getattr(settings, f"top_{n}_gram")) for n in _TOP}
-    above = {n: _characters(limit, table) for n, limit in limits.items()}
-    for n, characters in top_runs(table, weights, above=above).items():
-        yield Measure(
-            reason=f"gopher_repetition.top_{n}_gram",
-            values=np.minimum(shares(characters, table.lengths), 1),
-            says=f"{{value}} of it is one run of {n} words, repeated",
-            most=limits[n],
-        )
-    limits = {n: float(getattr(settings, f"duplicate_{n}_grams")) for n in _REPEATED}
-    above = {n: _characters(limit, table) for n, limit in limits.items()}
-    for n, characters in repeated_runs(table, weights, above=above).items():
-        yield Measure(
-            reason=f"gopher_repetition.duplicate_{n}_grams",
-            values=shares(characters, table.lengths),
-            says=f"{{value}} of it is in runs of {n} words that repeat earlier ones",
-            most=limits[n],
-        )
-
-
-def _characters(limit: float, table: Table) -> NDArray[np.float64]:
-    """A limit of each document in characters, a little low lest rounding hide one above it."""
-    return np.asarray(limit * (1 - 1e-9) * table.lengths, dtype=np.float64)
 
 
 def _weights(table: Table) -> Offsets:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.words.groups import Groups, maybe_shared
 
@@ -18,93 +19,131 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from meshwright.data.documents import Offsets
-    from meshwright.data.words.table import Table
+    from meshwright.data.documents import Mask, Offsets
 
     Hashes = NDArray[np.uint64]
-    Limits = Mapping[int, NDArray[np.float64]]  # by n: one for each document
+    Limits = Mapping[int, float]  # of the share, by n
+    Shares = dict[int, NDArray[np.float64]]  # by n: one for each document
 
 _NEXT = np.uint64(0x9FB21C651E98DF25)  # odd: what a hash is multiplied by for each further word
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)
 _BUCKETS = 256  # of a document, at most
 
 
-def top_runs(table: Table, weights: Offsets, *, above: Limits) -> dict[int, Offsets]:
-    """Weight of all occurrences of each document's commonest run of n words, by n (2, 3, 4).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """The words of documents by their hashes, and what each counts for.
+
+    Document i has the words bounds[i] to bounds[i + 1], and counts for whole[i].
+    """
+
+    words: Hashes
+    weights: Offsets
+    bounds: Offsets
+    whole: Offsets
+
+    @property
+    def counts(self) -> Offsets:
+        """Words of each document."""
+        return np.diff(self.bounds)
+
+    @property
+    def owner(self) -> NDArray[np.int32]:
+        """The document of each word."""
+        return np.repeat(np.arange(len(self.whole), dtype=np.int32), self.counts)
+
+    def take(self, chosen: Mask) -> Weighed:
+        """Those documents that `chosen` marks."""
+        if chosen.all():
+            return self
+        held = np.repeat(chosen, self.counts)
+        return Weighed(
+            words=self.words[held],
+            weights=self.weights[held],
+            bounds=bounds_of(self.counts[chosen]),
+            whole=self.whole[chosen],
+        )
+
+    def shares(self, weights: NDArray[np.integer] | NDArray[np.floating]) -> NDArray[np.float64]:
+        """Weights of each document as shares of what it counts for."""
+        return np.asarray(weights / np.maximum(self.whole, 1), dtype=np.float64)
+
+
+def top_runs(weighed: Weighed, limits: Limits) -> Shares:
+    """The share of all occurrences of each document's commonest run of n words (2, 3, 4), by n.
 
     The run must occur twice; among equally common ones the first in the text counts. 0 where the
-    weight is certainly not above the document's limit. A run of up to 4 words is covered by two
-    pairs, and no pair is heavier than the bucket, of those into which pairs fall by their hash,
-    that it is in: few documents need more than that one look.
+    share is certainly not above the limit. A run of up to 4 words is covered by two pairs, and no
+    pair is heavier than the bucket, of those into which pairs fall by their hash, that it is in:
+    few documents need more than that one look.
     """
-    heaviest = _heaviest_bucket(table, weights)
+    heaviest = _heaviest_bucket(weighed)
     found = {}
-    for n, limits in above.items():
-        found[n] = np.zeros(len(table), dtype=np.int64)
-        chosen = ((1 if n == 2 else 2) * heaviest > limits) & (table.word_counts > n)
+    for n, limit in limits.items():
+        bound = weighed.shares(heaviest if n == 2 else 2 * heaviest)
+        chosen = (bound > limit) & (weighed.counts > n)
+        found[n] = np.zeros(len(weighed.whole))
         if chosen.any():
-            words = np.repeat(chosen, table.word_counts)
-            found[n][chosen] = _top(table.take(chosen), weights[words], n)
+            found[n][chosen] = _top(weighed.take(chosen), n)
     return found
 
 
-def _top(table: Table, weights: Offsets, n: int) -> Offsets:
-    """The same for all documents of a table."""
-    hashes, places = hashes_of_runs(table, n)
-    owner = table.word_document[places]
+def _top(weighed: Weighed, n: int) -> NDArray[np.float64]:
+    """The same for every document."""
+    hashes, places = hashes_of_runs(weighed, n)
+    owner = weighed.owner[places]
     groups = Groups.of(hashes, owner)
-    heavy = weights_of_runs(weights, n)[places]
+    heavy = _weights_of_runs(weighed, n)[places]
     sums = np.add.reduceat(heavy[groups.order], groups.begins)
     counts, first = groups.counts, groups.first
     best = np.lexsort((first, -counts, owner[first]))
     best = best[np.diff(owner[first][best], prepend=-1) != 0]
     best = best[counts[best] > 1]
-    found = np.zeros(len(table), dtype=np.int64)
+    found = np.zeros(len(weighed.whole), dtype=np.int64)
     found[owner[first][best]] = sums[best]
-    return found
+    return weighed.shares(found)
 
 
-def _heaviest_bucket(table: Table, weights: Offsets) -> NDArray[np.float64]:
+def _heaviest_bucket(weighed: Weighed) -> NDArray[np.float64]:
     """A weight that no pair of words of a document exceeds, all its occurrences together."""
-    documents, buckets = len(table), _BUCKETS
-    while buckets > 1 and documents * buckets > 2 * len(weights):
+    documents, buckets = len(weighed.whole), _BUCKETS
+    while buckets > 1 and documents * buckets > 2 * len(weighed.words):
         buckets >>= 1
-    pairs = _chained(table.word_hash, 2)
+    pairs = _chained(weighed.words, 2)
     bucket = (pairs * _SCATTER >> np.uint64(56)).astype(np.int64) & (buckets - 1)
-    bucket += table.word_document[: len(pairs)].astype(np.int64) * buckets
-    heavy = np.bincount(bucket, weights_of_runs(weights, 2), minlength=documents * buckets)
+    bucket += weighed.owner[: len(pairs)].astype(np.int64) * buckets
+    heavy = np.bincount(bucket, _weights_of_runs(weighed, 2), minlength=documents * buckets)
     return np.asarray(heavy.reshape(documents, buckets).max(axis=1, initial=0))
 
 
-def repeated_runs(table: Table, weights: Offsets, *, above: Limits) -> dict[int, Offsets]:
-    """Weight of the words in runs of n words that stand earlier in the document, by n.
+def repeated_runs(weighed: Weighed, limits: Limits) -> Shares:
+    """The share of the words in runs of n words that stand earlier in the document, by n.
 
-    `above` has consecutive n; 0 where the weight is certainly not above the document's limit. What
-    is in a repeated run of n + 1 words is in repeated runs of n words, so each step looks at what
-    the one before left, and only at documents that may still break a limit.
+    The n are consecutive. What is in a repeated run of n + 1 words is in repeated runs of n words,
+    so each step looks at what the one before left. 0 where the share is certainly not above the
+    limit, or where a shorter run is above its own.
     """
-    levels = sorted(above)
-    hashes, places = hashes_of_runs(table, levels[0])
-    left = maybe_shared(hashes, table.word_document[places])
+    owner, levels = weighed.owner, sorted(limits)
+    hashes, places = hashes_of_runs(weighed, levels[0])
+    left = maybe_shared(hashes, owner[places])
     hashes, places = hashes[left], places[left]
     found = {}
     for n in levels:
-        groups = Groups.of(hashes, table.word_document[places])
-        found[n] = _covered(table, weights, places[groups.is_later], n)
-        open_ = np.zeros(len(table), dtype=np.bool_)
-        for level in levels:
-            open_ |= (found[n] > above[level]) & (level > n)
-        members = np.flatnonzero(groups.is_shared & open_[table.word_document[places]])
-        hashes, places = _longer(table, hashes[members], places[members], n)
+        groups = Groups.of(hashes, owner[places])
+        found[n] = weighed.shares(_covered(weighed, places[groups.is_later], n))
+        least = min((limits[level] for level in levels if level > n), default=np.inf)
+        is_open = (found[n] <= limits[n]) & (found[n] > least)
+        members = np.flatnonzero(groups.is_shared & is_open[owner[places]])
+        hashes, places = _longer(weighed, hashes[members], places[members], n)
     return found
 
 
-def hashes_of_runs(table: Table, n: int) -> tuple[Hashes, Offsets]:
+def hashes_of_runs(weighed: Weighed, n: int) -> tuple[Hashes, Offsets]:
     """Hashes of the runs of n words that lie within a document; the word that each begins with."""
-    hashes = _chained(table.word_hash, n)
-    within = np.ones(len(table.word_hash), dtype=np.bool_)
+    hashes = _chained(weighed.words, n)
+    within = np.ones(len(weighed.words), dtype=np.bool_)
     for back in range(1, n):
-        within[table.word_bounds[1:][table.word_counts >= back] - back] = False
+        within[weighed.bounds[1:][weighed.counts >= back] - back] = False
     places = np.flatnonzero(within[: len(hashes)])
     return hashes[places], places
 
@@ -119,25 +158,25 @@ def _chained(words: Hashes, n: int) -> Hashes:
     return hashes
 
 
-def weights_of_runs(weights: Offsets, n: int) -> Offsets:
+def _weights_of_runs(weighed: Weighed, n: int) -> Offsets:
     """The weights of n consecutive words, for every run as `_chained` has them."""
-    total = bounds_of(weights)
+    total = bounds_of(weighed.weights)
     return total[n:] - total[:-n]
 
 
-def _longer(table: Table, hashes: Hashes, places: Offsets, n: int) -> tuple[Hashes, Offsets]:
+def _longer(weighed: Weighed, hashes: Hashes, places: Offsets, n: int) -> tuple[Hashes, Offsets]:
     """Runs of n + 1 words whose both runs of n words are among those given."""
     both = np.flatnonzero(np.diff(places) == 1)
     places = places[both]
-    return hashes[both] * _NEXT + table.word_hash[places + n], places
+    return hashes[both] * _NEXT + weighed.words[places + n], places
 
 
-def _covered(table: Table, weights: Offsets, places: Offsets, n: int) -> Offsets:
+def _covered(weighed: Weighed, places: Offsets, n: int) -> Offsets:
     """Weight, in each document, of the words that are in the runs of n words at `places`."""
-    change = np.zeros(len(weights) + 1, dtype=np.int32)
+    change = np.zeros(len(weighed.words) + 1, dtype=np.int32)
     change[places] = 1
     change[places + n] -= 1
     inside = np.flatnonzero(np.cumsum(change[:-1]))
-    total = bounds_of(weights[inside])
-    bounds = np.searchsorted(inside, table.word_bounds)
+    total = bounds_of(weighed.weights[inside])
+    bounds = np.searchsorted(inside, weighed.bounds)
     return np.asarray(np.diff(total[bounds]), dtype=np.int64)

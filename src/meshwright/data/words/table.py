@@ -105,7 +105,7 @@ class Table:
     def places(self, sign: bytes) -> Offsets:
         """Where one of `SIGNS` stands."""
         places, signs = self._signs
-        return places[signs == sign[0]]
+        return np.asarray(places[signs == sign[0]], dtype=np.int64)
 
     @cached_property
     def _signs(self) -> tuple[Offsets, NDArray[np.uint8]]:
@@ -136,7 +136,7 @@ def _runs(text: Text) -> tuple[Offsets, Offsets]:
     """Where words begin and where they end, those of marks alone included."""
     inside = marked(text.characters, WORD)
     borders = text.bounds[(text.bounds > 0) & (text.bounds < len(inside))]
-    unspaced = text.foreign_of("unspaced")
+    unspaced = text.foreign_of("unspaced", "unspaced_mark")
     if not len(unspaced) and not (inside[borders] & inside[borders - 1]).any():
         return _edges(inside)
     begins, ends = inside.copy(), inside.copy()

@@ -13,7 +13,7 @@ from meshwright.data.words.characters import BYTE, CONTINUATION, LOWER, characte
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from meshwright.data.documents import Documents, Offsets
+    from meshwright.data.documents import Documents, Mask, Offsets
 
 PADDING = 8  # bytes behind the characters, so that any block of 8 can be read
 
@@ -35,7 +35,8 @@ class Text:
     def foreign_of(self, *kinds: str) -> Offsets:
         """Where foreign characters of these classes stand."""
         found = self.characters[self.foreign]
-        return self.foreign[np.logical_or.reduce([found == BYTE[kind] for kind in kinds])]
+        chosen: Mask = np.logical_or.reduce([found == BYTE[kind] for kind in kinds])
+        return self.foreign[chosen]
 
 
 def read(documents: Documents) -> Text:
