@@ -251,12 +251,12 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_megabyte_of_anything_takes_linear_time(name: str) -> None:
-    """Twice the text takes about twice the time, and a megabyte a few seconds at the most."""
+    """Four times the text takes about four times the time, a megabyte some seconds at the most."""
     text = HOSTILE[name]
-    half = _cpu_s(text[: len(text) // 2])
+    quarter = _cpu_s(text[: len(text) // 4])
     whole = _cpu_s(text)
-    assert whole < max(3.0 * half, half + 0.5)
-    assert whole < 10
+    assert whole < max(7.0 * quarter, quarter + 0.5)
+    assert whole < 20
 
 
 def _cpu_s(text: str) -> float:

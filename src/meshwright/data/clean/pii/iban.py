@@ -43,6 +43,7 @@ _LENGTHS: Mapping[bytes, int] = {
     }.items()
     for country in countries.split()
 }
+_AS_NUMBERS = {ord(letter): str(int(letter, 36)) for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 _EXAMPLES = (
     b"AT611904300234573201",
     b"BE68539007547034",
@@ -69,9 +70,11 @@ def traces(text: Bytes) -> Offsets:
 def at(text: bytes, start: int) -> Found | None:
     """The account number that begins at `start`, if its check digits are right."""
     before = text[max(start - 1, 0) : start]
-    match = _IBAN.match(text, start)
     length = _LENGTHS.get(text[start : start + 2], 0)
-    if match is None or not length or (before and before in ALNUM):
+    if not length or (before and before in ALNUM):
+        return None
+    match = _IBAN.match(text, start)
+    if match is None:
         return None
     stop = _end_of(match[0], length)
     after = text[start + stop : start + stop + 1]
@@ -91,5 +94,5 @@ def _end_of(written: bytes, length: int) -> int:
 
 def _is_valid(compact: bytes) -> bool:
     """Whether the check digits fit (ISO 7064, MOD 97-10)."""
-    moved = compact[4:] + compact[:4]
-    return int("".join(str(int(chr(byte), 36)) for byte in moved)) % 97 == 1
+    moved = (compact[4:] + compact[:4]).decode()
+    return int(moved.translate(_AS_NUMBERS)) % 97 == 1
