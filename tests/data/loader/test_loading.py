@@ -129,13 +129,13 @@ def test_waits_are_measured(folder):
 def test_a_slow_disk_shows_as_waiting(folder, monkeypatch):
     from meshwright.data.loader.reading import Reader
 
-    tokens = Reader.tokens
+    tokens = Reader.fill_tokens
 
     def slow(self, *args, **kwargs):
         time.sleep(0.03)
         return tokens(self, *args, **kwargs)
 
-    monkeypatch.setattr(Reader, "tokens", slow)
+    monkeypatch.setattr(Reader, "fill_tokens", slow)
     with Loader(folder, global_batch_size=8, prefetch=2) as loader:
         for _ in range(8):
             next(loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,16 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.names import did_you_mean
 from meshwright.base.noun import dataclass
 from meshwright.data.loader.batch import MicroBatch
+from meshwright.data.loader.buffers import Buffers
 from meshwright.data.loader.deal import imbalance, in_order, leveled
 from meshwright.data.loader.place import check_place
-from meshwright.data.loader.reading import Reader, documents_of, labels_of, positions_of
-from meshwright.data.loader.slices import CP_SLICES, sliced
+from meshwright.data.loader.reading import (
+    Reader,
+    fill_documents,
+    fill_labels,
+    fill_positions,
+)
+from meshwright.data.loader.slices import CP_SLICES, fill_slice
 
 if TYPE_CHECKING:
     from typing import Any
@@ -64,8 +71,12 @@ class Assembly:
         check_place(place, seq_len=stream.seq_len, cp_slices=form.cp_slices)
         self.stream, self.place, self.form = stream, place, form
         self.reader = Reader(stream.folders)
+        self._buffers = Buffers()
         self.needs_tokens = place.is_first or (place.is_last and form.mtp)
         self.needs_labels = place.is_last
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Assembly, (self.stream, self.place, self.form)
 
     def deal(self, first_sample: int, *, end: int | None = None) -> Dealt:
         """The rank's part of the global batch that begins at a sample; blank from `end` on."""
@@ -94,8 +105,9 @@ class Assembly:
             pieces = self.reader.pieces(rows.ravel())
             arrays = self._arrays(pieces, rows=count * size)
         if not self.form.document_masks:
-            positions = np.arange(seq_len, dtype=self.form.dtype)
-            arrays["position_ids"] = np.tile(positions, (count * size, 1))
+            positions = self._buffers.empty((count * size, seq_len), self.form.dtype)
+            positions[:] = np.arange(seq_len)
+            arrays["position_ids"] = positions
         arrays = {name: self._sliced(values) for name, values in arrays.items()}
         masks = self._masks(pieces, count=count) if self.form.document_masks and pieces else None
         return tuple(
@@ -115,34 +127,45 @@ class Assembly:
 
     def _arrays(self, pieces: Pieces, *, rows: int) -> dict[str, NDArray[Any]]:
         """What this rank needs of whole rows [rows, seq_len]."""
+        shape, dtype = (rows, self.stream.seq_len), self.form.dtype
         arrays: dict[str, NDArray[Any]] = {}
         if self.needs_tokens or self.needs_labels:
-            tokens = self.reader.tokens(pieces, rows=rows, dtype=self.form.dtype)
+            tokens = self._buffers.empty(shape, dtype)
+            self.reader.fill_tokens(tokens, pieces)
             if self.needs_tokens:
                 arrays["tokens"] = tokens
             if self.needs_labels:
-                arrays["labels"] = labels_of(tokens, pieces)
+                arrays["labels"] = self._buffers.empty(shape, dtype)
+                fill_labels(arrays["labels"], tokens, pieces)
         if self.form.document_masks:
-            seq_len = self.stream.seq_len
-            arrays["position_ids"] = positions_of(pieces, seq_len=seq_len, dtype=self.form.dtype)
-            arrays["document_ids"] = documents_of(pieces, seq_len=seq_len)
+            arrays["position_ids"] = self._buffers.empty(shape, dtype)
+            fill_positions(arrays["position_ids"], pieces)
+            arrays["document_ids"] = self._buffers.empty(shape, np.int32)
+            fill_documents(arrays["document_ids"], pieces)
         return arrays
 
     def _sliced(self, values: NDArray[Any]) -> NDArray[Any]:
         place = self.place
-        return sliced(values, cp_rank=place.cp_rank, cp_size=place.cp_size, how=self.form.cp_slices)
+        if place.cp_size == 1:
+            return values
+        out = self._buffers.empty((len(values), self.stream.seq_len // place.cp_size), values.dtype)
+        how = self.form.cp_slices
+        fill_slice(out, values, cp_rank=place.cp_rank, cp_size=place.cp_size, how=how)
+        return out
 
     def _masks(self, pieces: Pieces, *, count: int) -> list[dict[str, Any]]:
         """`cu_seqlens` and `max_seqlen` of each micro-batch."""
         tokens = self.place.micro_batch_size * self.stream.seq_len
         bounds = np.append(0, np.cumsum(pieces.length))
         firsts = np.searchsorted(bounds, tokens * np.arange(count + 1))
-        masks = []
-        for number in range(count):
-            own = bounds[firsts[number] : firsts[number + 1] + 1] - tokens * number
-            longest = int(np.diff(own).max())
-            masks.append({"cu_seqlens": own.astype(np.int32), "max_seqlen": longest})
-        return masks
+        longest = np.maximum.reduceat(pieces.length, firsts[:-1]).tolist()
+        return [
+            {
+                "cu_seqlens": (bounds[first : last + 1] - bounds[first]).astype(np.int32),
+                "max_seqlen": longest[number],
+            }
+            for number, (first, last) in enumerate(pairwise(firsts.tolist()))
+        ]
 
 
 def _check_form(form: Form) -> None:

@@ -47,7 +47,7 @@ def rows_at(numbers: Numbers, epochs: Epochs) -> Numbers:
     if not epochs.shuffle:
         return place
     found = np.empty_like(place)
-    for number in np.unique(epoch).tolist():
+    for number in sorted(set(epoch.tolist())):
         chosen = epoch == number
         key = key_of(epochs.seed, number, epochs.source)
         found[chosen] = _rows_of_epoch(place[chosen], epochs.rows, key=key)
@@ -65,7 +65,7 @@ def _rows_of_epoch(places: Numbers, rows: Sequence[int], *, key: int) -> Numbers
     windows = np.append(bounds[:-1:WINDOW], bounds[-1])
     within = np.searchsorted(windows, places, side="right") - 1
     found = np.empty_like(places)
-    for window in np.unique(within).tolist():
+    for window in sorted(set(within.tolist())):
         chosen = within == window
         first, size = int(windows[window]), int(windows[window + 1] - windows[window])
         inner = permuted(places[chosen] - first, size=size, key=key_of(key, 2, window)) + first

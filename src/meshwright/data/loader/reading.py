@@ -55,15 +55,23 @@ class Reader:
         self.pad_id = folders[0].vocabulary.pad_id
         self._places = [(folder, record) for folder in folders for record in folder.records]
         self._bounds = bounds_of(np.array([record.rows for _, record in self._places], np.int64))
-        self._opened: OrderedDict[int, Shard] = OrderedDict()
+        self._opened: OrderedDict[int, tuple[Shard, NDArray[Any]]] = OrderedDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reader, (self.folders,)
 
     def shard(self, number: int) -> Shard:
         """A shard, numbered through the folders; InvalidInput when it is damaged."""
+        return self._shard(number)[0]
+
+    def ids(self, number: int) -> NDArray[Any]:
+        """The tokens of a shard, end to end."""
+        return self._shard(number)[1]
+
+    def _shard(self, number: int) -> tuple[Shard, NDArray[Any]]:
         if number not in self._opened:
-            self._opened[number] = open_shard(*self._places[number])
+            shard = open_shard(*self._places[number])
+            self._opened[number] = shard, shard.indexed.tokens.view(np.ndarray)  # quicker to slice
             if len(self._opened) > OPEN_SHARDS:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(number)
@@ -96,18 +104,16 @@ class Reader:
         )
         return joined.take(np.argsort(joined.row, kind="stable"))
 
-    def tokens(self, pieces: Pieces, *, rows: int, dtype: str) -> NDArray[Any]:
-        """The tokens of `rows` rows [rows, seq_len], from all of their pieces."""
-        out = np.empty(rows * self.seq_len, dtype=dtype)
+    def fill_tokens(self, out: NDArray[Any], pieces: Pieces) -> None:
+        """The tokens of rows [rows, seq_len], from all of their pieces."""
         runs = list(_runs(pieces))
         self._advise(runs)
+        flat = out.ravel()
         for number, place, start, length in runs:
             if number < 0:
-                out[place : place + length] = self.pad_id
+                flat[place : place + length] = self.pad_id
             else:
-                tokens = self.shard(number).indexed.tokens
-                out[place : place + length] = tokens[start : start + length]
-        return out.reshape(rows, self.seq_len)
+                flat[place : place + length] = self.ids(number)[start : start + length]
 
     def _advise(self, runs: Sequence[Run]) -> None:
         """Asks the system to read these stretches now, all at once, where it can be asked."""
@@ -126,35 +132,38 @@ class Reader:
     def _by_shard(self, rows: Numbers) -> Iterator[tuple[int, Numbers, Numbers]]:
         """For each shard: its number, which of the rows lie in it, their numbers within it."""
         shards = np.searchsorted(self._bounds, rows, side="right") - 1
-        for number in np.unique(shards).tolist():
+        for number in sorted(set(shards.tolist())):
             if number >= 0:
                 chosen = np.flatnonzero(shards == number)
                 yield number, chosen, rows[chosen] - self._bounds[number]
 
 
-def labels_of(tokens: NDArray[Any], pieces: Pieces) -> NDArray[Any]:
+def fill_labels(out: NDArray[Any], tokens: NDArray[Any], pieces: Pieces) -> None:
     """The token that follows each in its document [rows, seq_len]; IGNORED where none does."""
-    labels = np.empty_like(tokens, order="C").ravel()
+    labels = out.ravel()
     labels[:-1] = tokens.ravel()[1:]
     ends = np.cumsum(pieces.length)
     labels[ends - 1] = np.where(pieces.next < 0, IGNORED, pieces.next)
     for piece in np.flatnonzero(pieces.document == PADDING).tolist():
         labels[ends[piece] - pieces.length[piece] : ends[piece]] = IGNORED
-    return labels.reshape(tokens.shape)
 
 
-def positions_of(pieces: Pieces, *, seq_len: int, dtype: str) -> NDArray[Any]:
+def fill_positions(out: NDArray[Any], pieces: Pieces) -> None:
     """Places of tokens in their pieces, from 0 [rows, seq_len]."""
-    starts = np.cumsum(pieces.length) - pieces.length
-    total = int(pieces.length.sum())
-    positions = np.arange(total, dtype=dtype)
-    positions -= np.repeat(starts.astype(dtype), pieces.length)
-    return positions.reshape(-1, seq_len)
+    steps = out.ravel()
+    steps.fill(1)
+    steps[0] = 0
+    steps[np.cumsum(pieces.length)[:-1]] = 1 - pieces.length[:-1]
+    np.cumsum(steps, out=steps)
 
 
-def documents_of(pieces: Pieces, *, seq_len: int) -> NDArray[np.int32]:
+def fill_documents(out: NDArray[np.int32], pieces: Pieces) -> None:
     """Numbers of the documents in their rows, from 0; PADDING in padding [rows, seq_len]."""
-    return np.repeat(pieces.document.astype(np.int32), pieces.length).reshape(-1, seq_len)
+    steps = out.ravel()
+    steps.fill(0)
+    steps[0] = pieces.document[0]
+    steps[np.cumsum(pieces.length)[:-1]] = np.diff(pieces.document)
+    np.cumsum(steps, out=steps)
 
 
 def _pieces(shard: Shard, local: Numbers, *, rows: Numbers, shard_number: int) -> Pieces:

@@ -10,21 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CP_SLICES = ("zigzag", "contiguous")
 
 
-def sliced(values: NDArray[Any], *, cp_rank: int, cp_size: int, how: str) -> NDArray[Any]:
-    """The rank's part [rows, seq_len / cp_size] of values [rows, seq_len]; all if alone."""
-    if cp_size == 1:
-        return values
-    rows, seq_len = values.shape
+def fill_slice(
+    out: NDArray[Any], values: NDArray[Any], *, cp_rank: int, cp_size: int, how: str
+) -> None:
+    """The rank's part [rows, seq_len / cp_size] of values [rows, seq_len]."""
+    rows = len(values)
     if how == "contiguous":
-        return np.ascontiguousarray(values.reshape(rows, cp_size, -1)[:, cp_rank])
-    chunks = values.reshape(rows, 2 * cp_size, seq_len // (2 * cp_size))
-    mine: NDArray[Any] = chunks[:, [cp_rank, 2 * cp_size - 1 - cp_rank]]
-    return mine.reshape(rows, -1)
+        out[:] = values.reshape(rows, cp_size, -1)[:, cp_rank]
+        return
+    chunks, halves = values.reshape(rows, 2 * cp_size, -1), out.reshape(rows, 2, -1)
+    halves[:, 0] = chunks[:, cp_rank]
+    halves[:, 1] = chunks[:, 2 * cp_size - 1 - cp_rank]
