@@ -9,11 +9,12 @@ from meshwright.base.finding import Finding
 def unreadable(path: str, error: BaseException) -> InvalidInput:
     """What to raise when the system refuses a file."""
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    finding = Finding(message=f"cannot be read: {reason}", file=path, reason=reason)
-    return InvalidInput([finding], hint="see that the file is there and may be read")
+    hint = "see that the file is there and may be read"
+    finding = Finding(message=f"cannot be read: {reason}", file=path, reason=reason, hint=hint)
+    return InvalidInput([finding])
 
 
 def damaged(path: str, reason: str, *, hint: str = "") -> InvalidInput:
     """What to raise when the content of a file is not what it must be."""
-    finding = Finding(message=reason, file=path, reason=reason)
-    return InvalidInput([finding], hint=hint or "fetch or write the file again, or leave it out")
+    hint = hint or "fetch or write the file again, or leave it out"
+    return InvalidInput([Finding(message=reason, file=path, reason=reason, hint=hint)])

@@ -43,12 +43,17 @@ def _weighed(inputs: Sequence[Input], unit_bytes: int) -> Iterator[tuple[Span, i
             yield from _row_groups(number, source, unit_bytes)
         elif source.compression:
             yield Span(number, 0, 1), source.bytes * _EXPANSION, source.bytes
-        elif source.format == "text" and source.documents == "file":
+        elif is_whole(source):
             yield Span(number, 0, 1), source.bytes, source.bytes
         else:
             for start in range(0, source.bytes, unit_bytes):
                 stop = min(start + unit_bytes, source.bytes)
                 yield Span(number, start, stop), stop - start, stop - start
+
+
+def is_whole(source: Input) -> bool:
+    """Whether an input that could be cut is one document, so that its span (0, 1) is all of it."""
+    return source.format == "text" and source.documents == "file"
 
 
 def _row_groups(number: int, source: Input, unit_bytes: int) -> Iterator[tuple[Span, int, int]]:

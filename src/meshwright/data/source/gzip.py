@@ -27,7 +27,7 @@ def gunzipped(stored: Iterator[bytes], path: str) -> Iterator[bytes]:
         if len(rest) < len(MAGIC):
             rest += next(stored, b"")
         if rest[:2] != MAGIC:
-            raise _garbage(path, made)
+            raise _garbage(path, made, is_cut=rest == MAGIC[:1])
         rest = yield from _member(rest, stored, path)
         made += 1
         while not (rest := rest.lstrip(b"\0")):
@@ -55,7 +55,9 @@ def _member(piece: bytes, stored: Iterator[bytes], path: str) -> Generator[bytes
             raise damaged(path, f"gzip cut short: ends after {made:,} bytes of text")
 
 
-def _garbage(path: str, members: int) -> Exception:
+def _garbage(path: str, members: int, *, is_cut: bool) -> Exception:
+    if is_cut:
+        return damaged(path, f"gzip cut short: ends within the header of member {members + 1:,}")
     if not members:
         return damaged(path, "not gzip, although it is taken for it")
     return damaged(path, f"something else than gzip follows the {members:,} members of the file")

@@ -102,15 +102,16 @@ class _Splitter:
         if self._held_bytes:
             line, too_long = b"".join(self._held), self._held_bytes > self._longest_bytes
             self._held, self._held_bytes = [], 0
-            yield self._lines([line], too_long=too_long)
+            yield self._lines([line[:EXCERPT_BYTES] if too_long else line], too_long=too_long)
 
     def _hold(self, piece: bytes) -> None:
         """Adds to the open line; once it is too long no more than its beginning is kept."""
-        was_short = self._held_bytes <= self._longest_bytes
+        room = max(self._longest_bytes, EXCERPT_BYTES)
+        had_room = self._held_bytes <= room
         self._held_bytes += len(piece)
-        if self._held_bytes <= self._longest_bytes:
+        if self._held_bytes <= room:
             self._held += [piece] if piece else []
-        elif was_short:
+        elif had_room:
             self._held = [b"".join([*self._held, piece[:EXCERPT_BYTES]])[:EXCERPT_BYTES]]
 
     def _cut(self, lines: list[bytes]) -> Iterator[Lines]:

@@ -43,7 +43,7 @@ def input_of(
         head = _head(found.path)
     except InvalidInput as error:
         for finding in error.findings:
-            tell(finding.replace(hint=finding.hint or error.hint))
+            tell(finding)
         return None
     wrong = _refusal(head, found, source)
     if wrong is not None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from meshwright.data.source.division import is_whole
 from meshwright.data.source.jsonl import Fields, jsonl_rows
 from meshwright.data.source.lines import lines_of
 from meshwright.data.source.opening import opened
@@ -80,7 +81,8 @@ def _span_rows(
         fields = Fields(settings.text_field, settings.id_field)
         groups = range(span.start, span.stop)
         return (yield from parquet_rows(source, groups, fields, limits, reject))
-    with opened(source, span.start, span.stop, limits=limits) as chunks:
+    stop = source.bytes if is_whole(source) else span.stop
+    with opened(source, span.start, stop, limits=limits) as chunks:
         if source.format == "jsonl":
             fields = Fields(settings.text_field, settings.id_field)
             blocks = lines_of(chunks, longest_bytes=limits.document_bytes)

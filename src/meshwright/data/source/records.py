@@ -48,5 +48,7 @@ def records_of(source: Input, limits: Limits) -> Iterator[dict[str, Any]]:
 
 
 def _bad(path: str, line: int, reason: str) -> InvalidInput:
-    finding = Finding(message=REJECTS[reason], file=path, line=line, reason=reason)
-    return InvalidInput([finding], hint="mend the line or take it out")
+    hint = "mend the line or take it out"
+    return InvalidInput(
+        [Finding(message=REJECTS[reason], file=path, line=line, reason=reason, hint=hint)]
+    )

@@ -44,6 +44,8 @@ def unzstandard(stored: Iterator[bytes], path: str) -> Iterator[bytes]:
             feed.skip(8 + int.from_bytes(head[4:8], "little"))
         elif head[:4] == MAGIC:
             yield from _frame(zstandard, feed, head)
+        elif len(head) < len(MAGIC):
+            raise feed.damage("cut short within a header, or followed by something else")
         else:
             raise feed.damage("something that is not zstd follows")
 
@@ -54,7 +56,8 @@ def _frame(zstandard: Any, feed: _Feed, head: bytes) -> Iterator[bytes]:
         found = zstandard.get_frame_parameters(head)
         header = feed.take(zstandard.frame_header_size(head))
     except zstandard.ZstdError as error:
-        raise feed.damage(f"bad frame header: {error}") from None
+        what = "cut short" if len(head) < _LONGEST_HEADER else "damaged"
+        raise feed.damage(f"{what} within the header of a frame: {error}") from None
     if found.dict_id:
         raise feed.damage(f"needs dictionary {found.dict_id}", hint="write it without a dictionary")
     if found.window_size > LARGEST_WINDOW_BYTES:
