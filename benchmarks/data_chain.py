@@ -42,8 +42,8 @@ terminal_punctuation = false
 min_words = 1
 max_words = 1_000_000_000
 min_mean_word_length = 0.0
-max_mean_word_length = 1e9
-max_symbol_ratio = 1e9
+max_mean_word_length = 1e6
+max_symbol_ratio = 1e6
 max_bullet_lines = 1.0
 max_ellipsis_lines = 1.0
 min_alphabetic_words = 0.0
@@ -72,7 +72,7 @@ min_words_per_line = 0
 min_punctuated_lines = 0.0
 max_short_lines = 1.0
 max_duplicate_line_characters = 1.0
-max_newlines_per_word = 1e9
+max_newlines_per_word = 1e6
 """,
 }
 
