@@ -45,7 +45,11 @@ _SPLIT_COLUMNS = _columns(
     ("imbalance", "costliest / mean row"),
 )
 _STRATEGY_COLUMNS = _columns(
-    ("strategy", "packing"), ("rows", "rows"), ("padding", "padding"), ("cut", "documents cut")
+    ("strategy", "packing"),
+    ("rows", "rows"),
+    ("padding", "padding"),
+    ("cut", "documents cut"),
+    ("needless", "of these shorter than a row"),
 )
 _SOURCE_COLUMNS = _columns(
     ("name", "source"),
@@ -150,12 +154,14 @@ def _strategies(manifest: Manifest) -> Iterator[Block]:
         return
     documents = sum(shard.documents for shard in manifest.shards)
     seq_len, used = manifest.packed.seq_len, manifest.packed.strategy
+    longer = min(one.cut for one in manifest.strategies.values())  # than a row: cut by all
     records = [
         {
             "strategy": f"{name} (used)" if name == used else name,
             "rows": f"{one.rows:,}",
             "padding": _percent(one.padding / max(1, one.rows * seq_len)),
             "cut": _part(one.cut, documents),
+            "needless": f"{one.cut - longer:,}",
         }
         for name, one in sorted(manifest.strategies.items(), key=lambda pair: pair[0] != used)
     ]
@@ -317,7 +323,7 @@ def shown_page(shown: Shown, *, characters: int, ids: bool) -> list[Block]:
         if ids:
             page.append(" ".join(map(str, part.ids)))
         elif part.text is None:
-            page.append("(no tokenizer was saved with the shards: --ids shows the tokens)")
+            page.append("(no tokenizer here that has all of these tokens: --ids shows them)")
         else:
             page += harmless(_shortened(part.text, characters)).split("\n")
     if shown.padding:

@@ -31,7 +31,7 @@ class Part:
     offset: int
     of: int  # tokens of the whole document
     ids: tuple[int, ...]
-    text: str | None  # None where no tokenizer was saved
+    text: str | None  # None where no tokenizer was saved, or for ids it does not have
     next: int  # the token that follows in the document, -1 at its end
     origin: Origin | None
 
@@ -145,12 +145,22 @@ def _parts(
                 offset=int(piece["offset"]),
                 of=int(shard.pieces_of(document)["length"].sum()),
                 ids=tuple(ids),
-                text=tokenizer.decode(ids) if tokenizer is not None else None,
+                text=_text(tokenizer, ids, vocab_size=shards.vocabulary.vocab_size),
                 next=int(piece["next"]),
                 origin=found.get(document),
             )
         )
     return tuple(parts)
+
+
+def _text(tokenizer: Any, ids: list[int], *, vocab_size: int) -> str | None:
+    """The text of ids; None without a tokenizer, and for ids that are none of its."""
+    if tokenizer is None or any(not 0 <= one < vocab_size for one in ids):
+        return None
+    try:
+        return str(tokenizer.decode(ids))
+    except (LookupError, ValueError):  # a gap in the vocabulary
+        return None
 
 
 def _tokenizer(shards: Folder) -> Any:
