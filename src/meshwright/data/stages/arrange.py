@@ -1,8 +1,8 @@
 """Arrange: which documents the shards hold, and in which order. A single unit.
 
 It holds `documents-00000` and following, one column of `layout.PLACED` for each shard, those of
-training before those of validation. Takes about 32 bytes of memory for each document that has
-tokens, whatever its length: 32 GB for a thousand million.
+training before those of validation, and a copy of the tokenizer. Takes about 32 bytes of memory
+for each document that has tokens, whatever its length: 32 GB for a thousand million.
 
 A document is held out for validation by the hash of its cleaned text alone, so that it stays on its
 side when other data, another seed or other weights come; equal texts are on the same side.
@@ -18,7 +18,7 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.pack.mixing import Stock, chosen, quotas
-from meshwright.data.shards.names import SPLITS
+from meshwright.data.shards.names import SPLITS, TOKENIZER
 from meshwright.data.shuffle import shuffle
 from meshwright.data.stages.layout import PLACED
 from meshwright.data.stages.scanned import scanned
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from meshwright.data.documents import Mask
     from meshwright.data.pack.rows import Column
     from meshwright.data.stages.layout import Job
+    from meshwright.data.tokens.tokenizer import Tokenizer
     from meshwright.data.work.store import Draft, Store
 
 _BLOCK = 1 << 22  # documents placed at once
@@ -61,9 +62,14 @@ def key_arrange(job: Job, _number: int) -> str:
 
 def run_arrange(job: Job, number: int) -> None:
     """Places every document. InvalidInput where the sources cannot be mixed as wanted."""
+    from meshwright.data.stages.tokenize import tokenizer_of
+
+    assert job.build.tokenizer is not None
+    tokenizer = tokenizer_of(job.build.tokenizer, job.digests)
     found = _tokenized(job)
     valid, train = np.flatnonzero(found.is_valid), _training(job, found)
     with job.store.writing("arrange", number, key=key_arrange(job, number)) as draft:
+        tokenizer.save(draft.folder / TOKENIZER)
         written = 0
         shards: dict[str, int] = {}
         for split, items in zip(SPLITS, (train, valid), strict=True):
@@ -76,7 +82,7 @@ def run_arrange(job: Job, number: int) -> None:
         draft.facts.update(
             shards=shards,
             sources=_sources(job, found, train),
-            vocabulary=_vocabulary(job),
+            vocabulary=_vocabulary(tokenizer),
         )
 
 
@@ -198,12 +204,8 @@ def _sources(job: Job, found: _Tokenized, train: Column) -> list[dict[str, Any]]
     return rows
 
 
-def _vocabulary(job: Job) -> dict[str, Any]:
+def _vocabulary(tokenizer: Tokenizer) -> dict[str, Any]:
     """What the shards have to say of the tokenizer."""
-    from meshwright.data.stages.tokenize import tokenizer_of
-
-    assert job.build.tokenizer is not None
-    tokenizer = tokenizer_of(job.build.tokenizer, job.digests)
     return {
         "digest": tokenizer.digest,
         "vocab_size": tokenizer.vocab_size,

@@ -106,11 +106,9 @@ def _write_tokenizer(job: Job, folder: Path) -> Files:
     """A copy of the tokenizer, in a folder that takes its place whole."""
     if job.build.tokenizer is None:
         return {}
-    from meshwright.data.tokens.tokenizer import load
-
     part, final = folder / f"{TOKENIZER}.part", folder / TOKENIZER
     shutil.rmtree(part, ignore_errors=True)
-    load(job.build.tokenizer, library="reference").save(part)
+    shutil.copytree(job.store.folder("arrange", 0) / TOKENIZER, part)
     found = sorted(path for path in part.rglob("*") if path.is_file())
     files = {f"{TOKENIZER}/{path.relative_to(part).as_posix()}": digest_of(path) for path in found}
     shutil.rmtree(final, ignore_errors=True)
