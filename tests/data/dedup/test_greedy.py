@@ -94,10 +94,11 @@ def test_the_likest_sketch_is_tried_first():
 
 
 def test_documents_with_unlike_sketches_are_passed_over():
-    sets = Sets([{1, 2}, {1, 2}])
-    sets.sketches[:, 0] = [0, 0xFFFF]
-    assert not list(repeats(buckets({0, 1}), sets, threshold=0.5, most_differing=1))
-    assert len(list(repeats(buckets({0, 1}), sets, threshold=0.5, most_differing=2))) == 1
+    sets = Sets([{1, 2}, {3, 4}, {1, 2}])
+    sets.sketches[:, 0] = [0, 0, 0xFFFF]
+    linked = buckets({0, 1, 2})
+    assert not list(repeats(linked, sets, threshold=0.5, most_differing=1))
+    assert len(list(repeats(linked, sets, threshold=0.5, most_differing=2))) == 1
 
 
 def test_thousands_of_copies_cost_thousands_of_comparisons():

@@ -133,8 +133,9 @@ def test_units_are_made_again_only_when_what_they_read_has_changed(tmp_path):
 @pytest.mark.parametrize("threshold", [0.6, 0.95, 1.0])
 def test_another_threshold(tmp_path, threshold):
     texts = corpus(4)
-    run_dedup(scanned_job(tmp_path, [texts], Dedup(near=True)))
-    job = scanned_job(tmp_path, [texts], Dedup(near=True, threshold=threshold))
+    bands, rows = (60, 3) if threshold < 0.8 else (20, 6)
+    dedup = Dedup(near=True, threshold=threshold, bands=bands, rows=rows)
+    job = scanned_job(tmp_path, [texts], dedup)
     run_dedup(job)
     found = {number: reason for number, reason, _, _ in numbered(job, [texts])}
     assert found == plain_dropped(texts, threshold)

@@ -45,8 +45,8 @@ def repeats(
     """The documents that go, in order.
 
     A document goes iff its similarity with an earlier kept document of one of its buckets is at
-    least `threshold`. They are tried by how few places their sketches differ in, then by age, and
-    passed over when these are more than `most_differing`. Only kept ones are compared with, so a
+    least `threshold`. They are tried by how few places their sketches differ in, then by age; where
+    there are several, those are passed over that differ in more than `most_differing`. Only kept ones are compared with, so a
     thousand copies of one text cost a thousand comparisons.
     """
     kept: dict[int, array[int]] = {}
@@ -87,6 +87,8 @@ def _alike(document: int, earlier: list[array[int]], sets: Sets, most: int) -> N
     numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
     numbers.sort()
     numbers = numbers[np.append(True, numbers[1:] != numbers[:-1])]
+    if len(numbers) == 1:  # to compare them costs less
+        return numbers
     places = differing((sets.sketches.take(numbers, axis=0) ^ sets.sketches[document]).T)
     close = places <= most
     found: Numbers = numbers[close][np.argsort(places[close], kind="stable")]

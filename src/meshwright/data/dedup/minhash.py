@@ -23,7 +23,6 @@ from meshwright.data.dedup.shingles import mix, shingles_of
 from meshwright.data.documents import bounds_of
 
 if TYPE_CHECKING:
-
     from numpy.typing import NDArray
 
     from meshwright.data.dedup.shingles import Bounds, Hashes, Words
@@ -175,7 +174,9 @@ def _packed(minima: Hashes) -> Hashes:
 
 
 def _rehashed(hashes: Hashes, number: int) -> Hashes:
-    """Another hash of every shingle, independent of those by other numbers."""
+    """Another hash of every shingle, independent of those by other numbers; by 0 its own."""
+    if not number:
+        return hashes
     factor = _multiplied(np.array([number], dtype=np.uint64), 1) | np.uint64(1)
     thrown: Hashes = hashes * factor
     _finish(thrown)
