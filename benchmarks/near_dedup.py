@@ -9,7 +9,7 @@ spacing, so that their exact Jaccard similarity J (5-word shingles made in plain
 over 0.8 to 1, for some over 0.6 to 0.8.
 
 CPU seconds are those of a process of its own with all that it starts, from the jsonl to the list of
-what goes; imports are taken off. Ours runs the stages of a build as far as that list, with what they
+what goes; imports are taken off. Ours runs the stages of a build as far as that list, with all they
 write on the way. Recall: of the planted pairs of J >= 0.8, those not both kept. Precision: of the
 documents that go, those with J >= 0.8 to another one that any program found.
 """

@@ -46,8 +46,8 @@ def repeats(
 
     A document goes iff its similarity with an earlier kept document of one of its buckets is at
     least `threshold`. They are tried by how few places their sketches differ in, then by age; where
-    there are several, those are passed over that differ in more than `most_differing`. Only kept ones are compared with, so a
-    thousand copies of one text cost a thousand comparisons.
+    there are several, those are passed over that differ in more than `most_differing`. Only kept
+    ones are compared with, so a thousand copies of one text cost a thousand comparisons.
     """
     kept: dict[int, array[int]] = {}
     comparing = _Comparing(sets, threshold)
