@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import MeshwrightError
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
 from meshwright.data.failures import broken_off
 from meshwright.data.finished import build_key, is_finished, remove_output, write_record
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from meshwright.data.work.engines import Engine
     from meshwright.data.work.progress import OnProgress, Progress
 
+    OnFinding = Callable[[Finding], object]
+
 UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
 
 
@@ -54,6 +57,7 @@ class Running:
     patience_s: float = 3600.0
     fresh: bool = False  # remove what a build left in the folder first
     on_progress: OnProgress
+    on_finding: OnFinding
 
 
 def build(
@@ -65,6 +69,7 @@ def build(
     patience_s: float = 3600.0,
     fresh: bool = False,
     on_progress: OnProgress | None = None,
+    on_finding: OnFinding | None = None,
 ) -> Manifest:
     """Makes the output of `settings` and returns its manifest.
 
@@ -73,6 +78,7 @@ def build(
 
     `part` "3/8" makes the fourth of eight shares and waits for the others, `patience_s` at most for
     one that has not begun; engine "array" takes it from Slurm's environment. Part 0 finishes.
+    `on_progress` is called with each new state, `on_finding` with what is odd but no error.
 
     Raises InvalidInput for settings or input that cannot be used, and MeshwrightError when the
     folder holds another build's output, is in use, or cannot be written, and when a worker or
@@ -85,6 +91,7 @@ def build(
         patience_s=patience_s,
         fresh=fresh,
         on_progress=on_progress or _silent,
+        on_finding=on_finding or _silent,
     )
     folder = Path(settings.output.folder)
     try:
@@ -99,7 +106,7 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     """The build, once the folder is ours."""
     if how.fresh:
         _remove(folder, how.part)
-    job = plan_job(settings)
+    job = plan_job(settings, on_finding=how.on_finding)
     key = build_key(job)
     if is_finished(folder, key):
         _tidy(job, folder)
@@ -112,6 +119,7 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     engine, end = _engine(job, folder, how, key=key, lock=lock)
     started = time.monotonic()
     with engine:
+        check_tokenizer(job, how.on_finding)
         report = run_stages(job, engine, how.on_progress)
         end()
     if how.part.number == 0:
@@ -132,19 +140,39 @@ def _engine(
     return array, array.wait_for_output if how.part.number else lambda: finish(job)
 
 
-def plan_job(settings: Build) -> Job:
-    """What there is to do: the inputs, their units, and the digests of files that settings name."""
-    from meshwright.data.source.division import plan_units
-    from meshwright.data.source.listing import list_inputs
+def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
+    """What there is to do: the inputs, their units, and the digests of files that settings name.
 
-    inputs = list_inputs(settings.sources)
+    InvalidInput for input that cannot be used; `on_finding` is told of what is only odd.
+    """
+    from meshwright.data.source.division import plan_units
+    from meshwright.data.source.listing import survey
+
+    store = Store(Path(settings.output.folder) / WORK)
+    listing = survey(settings.sources, spool=store.root / "input")
+    errors = [found for found in listing.findings if found.severity is Severity.ERROR]
+    if errors:
+        raise InvalidInput(errors)
+    for found in listing.findings if on_finding is not None else ():
+        on_finding(found)
     return Job(
         build=settings,
-        inputs=inputs,
-        units=plan_units(inputs, unit_bytes=UNIT_BYTES),
-        store=Store(Path(settings.output.folder) / WORK),
+        inputs=listing.inputs,
+        units=plan_units(listing.inputs, unit_bytes=UNIT_BYTES),
+        store=store,
         digests=digests_of(settings),
     )
+
+
+def check_tokenizer(job: Job, on_finding: OnFinding) -> None:
+    """Loads the tokenizer, so that a wrong one is refused before anything is scanned."""
+    settings = job.build.tokenizer
+    if settings is None:
+        return
+    from meshwright.data.stages.tokenize import tokenizer_of
+
+    for remark in tokenizer_of(settings, job.digests).remarks:
+        on_finding(Finding(message=remark, severity=Severity.INFO, file=settings.file))
 
 
 def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, Any]:
@@ -201,5 +229,5 @@ def _tidy(job: Job, folder: Path) -> None:
         shutil.rmtree(folder / WORK, ignore_errors=True)
 
 
-def _silent(_progress: Progress) -> None:
+def _silent(_said: Progress | Finding) -> None:
     """Tells nobody."""

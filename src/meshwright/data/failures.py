@@ -23,6 +23,9 @@ def broken_off(error: OSError, folder: Path) -> MeshwrightError:
         return MeshwrightError(message, hint=f"free some, or move the folder; then {_AGAIN}")
     if isinstance(error, PermissionError):
         return MeshwrightError(f"{place!r}: {what}", hint=f"mend its permissions, then {_AGAIN}")
+    if str(folder) in place:
+        message = f"cannot write {place!r}: {what}"
+        return MeshwrightError(message, hint="name another folder with -o")
     if isinstance(error, FileNotFoundError):
         message = f"{place!r} is gone while it was needed ({what})"
         return MeshwrightError(message, hint=f"put it back, then {_AGAIN}")

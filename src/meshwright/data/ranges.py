@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.names import did_you_mean
+from meshwright.base.names import did_you_mean, nearest, question
 from meshwright.base.problem import Problem
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _SOURCE_CHOICES = {
     "format": ("auto", "jsonl", "parquet", "text"),
     "documents": ("file", "line", "paragraph"),
 }
+_LANGUAGES = "write ISO 639 codes, as en, de, zh"
 _PII_KINDS = ("email", "ip", "phone", "iban")
 _RANGES: dict[str, tuple[float, float]] = {  # the least and the most, both allowed
     "limits.bad_fraction": (0, 1),
@@ -129,7 +130,9 @@ def _list_problems(build: Build) -> Iterator[Problem]:
         from meshwright.data.clean.language import CODES
 
         for place, code in enumerate(build.language.keep):
-            yield from _not_among(f"language.keep.{place}", code, CODES[1:])
+            if code not in CODES[1:]:
+                hint = question(near) if (near := nearest(code, CODES[1:])) else _LANGUAGES
+                yield Problem(f"language.keep.{place}", code, "is no language that is known", hint)
     if build.decontaminate is not None and not build.decontaminate.files:
         yield Problem("decontaminate.files", [], "names no test set", 'write ["eval/*.jsonl"]')
     if build.tokenizer is not None and not build.tokenizer.file:
@@ -159,8 +162,13 @@ def _not_among(key: str, value: Any, choices: Sequence[str]) -> Iterator[Problem
 
 def _out_of(key: str, value: Any, least: float, most: float) -> Iterator[Problem]:
     if value is not None and not least <= value <= most:
-        bound = f"below {least:,g}" if value < least else f"above {most:,g}"
-        yield Problem(key, value, f"is {bound}", f"write a number from {least:,g} to {most:,g}")
+        bound = f"below {_spelled(least)}" if value < least else f"above {_spelled(most)}"
+        hint = f"write a number from {_spelled(least)} to {_spelled(most)}"
+        yield Problem(key, value, f"is {bound}", hint)
+
+
+def _spelled(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:g}"
 
 
 def _value(build: Build, key: str) -> Any:

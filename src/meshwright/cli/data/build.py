@@ -15,6 +15,7 @@ from meshwright.cli.data.options import OPTIONS, settings_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from meshwright.base.finding import Finding
     from meshwright.data.settings import Build
 
 _EPILOG = """\b
@@ -88,6 +89,7 @@ def build(
     from meshwright.cli.data.progress import watching
     from meshwright.data.building import build as make
 
+    findings: list[Finding] = []
     with watching(quiet=quiet) as on_progress:
         manifest = make(
             settings,
@@ -97,7 +99,12 @@ def build(
             patience_s=parse_duration(patience),
             fresh=fresh,
             on_progress=on_progress,
+            on_finding=None if quiet else findings.append,
         )
+    if findings:
+        from meshwright.report.findings import findings_lines
+
+        output.remark(*findings_lines(findings))
     _say(settings.output.folder, manifest, as_json=as_json, quiet=quiet)
     return tell(findings_under(settings.output.folder, plan_file))
 

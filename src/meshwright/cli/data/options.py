@@ -9,6 +9,7 @@ import click
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
 from meshwright.base.names import did_you_mean
+from meshwright.cli.length import sequence_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,11 +26,16 @@ FILTERS = {  # what --filters may name, with the tables that it stands for
 }
 _ENDINGS = (".toml", ".yaml", ".yml")
 
+
+def _length(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else sequence_length(context, parameter, text)
+
+
 OPTIONS = (
     click.option("--output", "-o", metavar="FOLDER", help="Where the shards go."),
     click.option("--tokenizer", metavar="FILE", help="tokenizer.json, its folder, .tiktoken, ..."),
     click.option("--eod", metavar="TOKEN", help="Token behind each document."),
-    click.option("--seq-len", metavar="TOKENS", help="Tokens of a row, as 8192 or 8Ki."),
+    click.option("--seq-len", metavar="TOKENS", callback=_length, help="Of a row: 8192 or 8k."),
     click.option("--pack", metavar="HOW", help="concatenate, best-fit, padded."),
     click.option("--layout", metavar="HOW", help="What a sequence of .bin is: documents, rows."),
     click.option("--shard-tokens", metavar="TOKENS", help="Tokens of a shard, as 256M."),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from meshwright.base.errors import UnknownName
-from meshwright.base.names import nearest
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.names import did_you_mean
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,8 @@ def engine_of(name: str, job: Job, workers: int | None, *, lock: Path) -> Engine
     of an array uses. Workers hold `lock`.
     """
     if name not in ENGINES:
-        raise UnknownName("engine", name, suggestions=nearest(name, ENGINES))
+        hint = did_you_mean(name, ENGINES)
+        raise MeshwrightError(f"no engine is called {name!r}", hint=hint)
     if name == "ray":
         from meshwright.data.work.engines.ray import Ray
 
