@@ -10,6 +10,7 @@ REJECTED = "rejected.jsonl"
 CONFIG = "config.toml"
 TOKENIZER = "tokenizer"  # a folder
 WORK = ".work"  # the intermediate files, below the output folder
+SPOOL = f"{WORK}/input"  # where standard input is kept
 SPLITS = ("train", "valid")
 ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard
 
@@ -32,7 +33,9 @@ def is_ours(name: str) -> bool:
 
 
 def printable(path: str) -> str:
-    """A path as valid Unicode: bytes that are no UTF-8 are spelled out."""
+    """A path as valid Unicode: bytes that are no UTF-8 are spelled out; "-" for standard input."""
+    if path.endswith(f"{SPOOL}/stdin"):
+        return "-"
     return path.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
