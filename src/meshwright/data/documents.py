@@ -27,8 +27,9 @@ class Documents:
 
     `text` holds their UTF-8, end to end and always valid; document i is
     text[bounds[i]:bounds[i + 1]]. `input` is the number of the file that each comes from and `line`
-    where in it: the line, parquet row or document of a text file, from 1. `ids` are the names that
-    the input gives them, "" where it gives none; `()` stands for none at all.
+    where in it, from 1: the line at which it starts, or the parquet row. As `source.reading` gives
+    them, lines count from the start of the unit's part of the file. `ids` are the names that the
+    input gives them, "" where it gives none; `()` stands for none at all.
     """
 
     text: Bytes

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x1f\x8b"
 STORED_BYTES = 32 << 10  # at once; small, for what follows a member is copied
-_OUT_BYTES = 1 << 20
+_OUT_BYTES = 128 << 10
 _GZIP = 31  # wbits: a window of 32 KiB, with the header and checksum of gzip (zlib's inflateInit2)
 
 

@@ -80,8 +80,8 @@ def rows_at_once(file: BinaryIO, path: str, column: Any, *, most_rows: int, boun
 
 def _most_touched(ends: Any, sizes: Any, rows: int) -> int:
     """The most bytes of pages that one of consecutive groups of rows lies in."""
-    if not len(ends):
-        return 0
+    if not len(ends) or not ends[-1]:
+        return int(sizes[-1])
     starts = np.arange(0, ends[-1], rows)
     first = np.searchsorted(ends, starts, side="right")
     last = np.searchsorted(ends, np.minimum(starts + rows, ends[-1]) - 1, side="right")

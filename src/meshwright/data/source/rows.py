@@ -13,6 +13,8 @@ from meshwright.data.documents import BATCH_BYTES, Documents, bounds_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numpy.typing import NDArray
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -48,11 +50,16 @@ class Gathering:
 def _batch(held: list[tuple[int, Rows]]) -> Documents:
     texts = list(chain.from_iterable(rows.texts for _, rows in held))
     inputs = np.array([number for number, _ in held], dtype=np.int32)
-    lines = chain.from_iterable(rows.lines for _, rows in held)
     return Documents(
         text=np.frombuffer(b"".join(texts), dtype=np.uint8),
         bounds=bounds_of(np.fromiter(map(len, texts), np.int64, len(texts))),
         input=np.repeat(inputs, [len(rows.texts) for _, rows in held]),
-        line=np.fromiter(lines, np.int64, len(texts)),
+        line=np.concatenate([_numbers(rows.lines) for _, rows in held]),
         ids=tuple(chain.from_iterable(rows.ids for _, rows in held)),
     )
+
+
+def _numbers(lines: Sequence[int]) -> NDArray[np.int64]:
+    if isinstance(lines, range):
+        return np.arange(lines.start, lines.stop, dtype=np.int64)
+    return np.array(lines, dtype=np.int64)

@@ -21,7 +21,7 @@ def open_url(url: str) -> BinaryIO:
     """The file at a URL, read ahead in blocks; every error of its library becomes an OSError."""
     system, path = system_of(url)
     try:
-        return cast("BinaryIO", _Remote(system.open(path, "rb")))
+        return cast("BinaryIO", _Remote(system.open(path, "rb"), system))
     except Exception as error:  # each protocol's library has errors of its own
         raise OSError(_first_line(error)) from None
 
@@ -29,8 +29,9 @@ def open_url(url: str) -> BinaryIO:
 class _Remote(io.RawIOBase):
     """A file of fsspec whose errors are OSErrors."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Any, system: Any) -> None:
         self._file = file
+        self._system = system  # one for archives closes them when nobody holds it
 
     def readable(self) -> bool:
         return True

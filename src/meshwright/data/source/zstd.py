@@ -22,7 +22,7 @@ LARGEST_WINDOW_BYTES = 1 << 27  # as zstd itself takes without --long
 _SKIPPABLE = b"\x2a\x4d\x18"  # behind a byte 0x50 to 0x5f
 _LONGEST_HEADER = 18
 _BLOCK_BYTES = 128 << 10
-_BLOCKS = 8  # handed over at once
+_BLOCKS = 2  # handed over at once
 _RLE, _RESERVED = 1, 3
 
 
