@@ -19,7 +19,7 @@ from meshwright.data.failures import broken_off
 from meshwright.data.finished import build_key, is_finished, remove_output, write_record
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
-from meshwright.data.shards.names import WORK
+from meshwright.data.shards.names import SPOOL, WORK
 from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
@@ -149,12 +149,12 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     from meshwright.data.source.listing import survey
 
     store = Store(Path(settings.output.folder) / WORK)
-    listing = survey(settings.sources, spool=store.root / "input")
+    listing = survey(settings.sources, spool=Path(settings.output.folder) / SPOOL)
     errors = [found for found in listing.findings if found.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
-    for found in listing.findings if on_finding is not None else ():
-        on_finding(found)
+    for found in listing.findings:
+        (on_finding or _silent)(found)
     return Job(
         build=settings,
         inputs=listing.inputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.names import did_you_mean, nearest, question
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.settings import Build
 
+LEAST_FOUND = 0.9  # of the near duplicates at the threshold, by bands and rows
 MOST_HASHES = 512  # bands times rows of near dedup
 MOST_TOKENS = 2**31 - 1  # of a row: lengths are 32-bit integers
 
@@ -141,11 +143,29 @@ def _list_problems(build: Build) -> Iterator[Problem]:
         yield Problem("output.folder", "", "names no folder", 'write "shards", or give -o shards/')
 
 
+def _missed_duplicates(build: Build) -> Iterator[Problem]:
+    """Bands and rows that do not find what the threshold asks for."""
+    from meshwright.data.dedup.minhash import share_found
+
+    dedup = build.dedup
+    found = share_found(dedup)
+    if found >= LEAST_FOUND:
+        return
+    fewer = [
+        rows for rows in range(1, dedup.rows) if share_found(replace(dedup, rows=rows)) >= 0.99
+    ]
+    reason = f"rows in {dedup.bands} bands find {found:.0%} of the pairs at dedup.threshold"
+    hint = f"write {max(fewer)}" if fewer else "write 1 and more bands, or a higher threshold"
+    yield Problem("dedup.rows", dedup.rows, reason, hint)
+
+
 def _combination_problems(build: Build) -> Iterator[Problem]:
     hashes = build.dedup.bands * build.dedup.rows
     if hashes > MOST_HASHES:
         reason = f"times dedup.rows makes {hashes} hashes a document; at most {MOST_HASHES}"
         yield Problem("dedup.bands", build.dedup.bands, reason, "20 bands of 6 rows find J >= 0.8")
+    if build.dedup.near and hashes <= MOST_HASHES:
+        yield from _missed_duplicates(build)
     quality = build.gopher_quality
     if quality is not None:
         for what in ("words", "mean_word_length"):
