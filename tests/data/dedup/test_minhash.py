@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from meshwright.data.dedup import minhash
-from meshwright.data.dedup.minhash import band_keys, key_columns, sketch
+from meshwright.data.dedup.minhash import band_keys, key_columns, share_found, sketch
 from meshwright.data.documents import bounds_of
-from meshwright.data.settings import Dedup
+from meshwright.data.ranges import problems_of
+from meshwright.data.settings import Build, Dedup, Output, Source
 
 SLOTS = 120
 
@@ -109,3 +110,32 @@ def test_any_number_of_bands_and_rows(bands, rows):
     keys = band_keys(words_of(30, 4), settings)
     assert keys.shape == (2, bands + -(-bands * rows // 8))
     assert keys[:, :bands].all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (Dedup(), 0.9977),
+        (Dedup(bands=14, rows=8), 0.9236),
+        (Dedup(threshold=0.6), 0.6154),
+        (Dedup(threshold=1.0, bands=1), 1.0),
+    ],
+)
+def test_the_share_found_at_the_threshold(settings, expected):
+    assert share_found(settings) == pytest.approx(expected, abs=1e-4)
+
+
+def test_bands_and_rows_that_miss_duplicates_are_a_problem():
+    def problems(**settings):
+        build = Build(
+            sources=(Source(files=("a.jsonl",)),),
+            output=Output(folder="out"),
+            dedup=Dedup(**settings),
+        )
+        return [(one.key, one.value, one.hint) for one in problems_of(build)]
+
+    assert problems(near=True) == []
+    assert problems(near=True, bands=14, rows=8) == []
+    assert problems(near=False, threshold=0.6) == []
+    assert problems(near=True, threshold=0.6) == [("dedup.rows", 6, "write 3")]
+    assert problems(near=True, threshold=0.05)[0][2].startswith("write 1 and more bands")

@@ -84,7 +84,7 @@ def _memberships(buckets: Buckets) -> Iterator[tuple[int, list[int]]]:
 
 def _alike(document: int, earlier: list[array[int]], sets: Sets, most: int) -> Numbers:
     """Those of `earlier` whose sketches are like the document's, each once, the likest first."""
-    numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
+    numbers: Numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
     numbers.sort()
     numbers = numbers[np.append(True, numbers[1:] != numbers[:-1])]
     if len(numbers) == 1:  # to compare them costs less

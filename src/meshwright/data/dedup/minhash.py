@@ -63,6 +63,11 @@ def key_columns(settings: Dedup) -> int:
     return settings.bands + -(-settings.bands * settings.rows // 8)
 
 
+def share_found(settings: Dedup) -> float:
+    """Of pairs whose similarity is just the threshold, the share that gets a key in common."""
+    return 1 - (1 - settings.threshold**settings.rows) ** settings.bands
+
+
 def sketches_of(rows: Hashes, settings: Dedup) -> Hashes:
     """The sketches in rows of `band_keys`, eight places to a number: [numbers, documents]."""
     return np.ascontiguousarray(rows[:, settings.bands :].T)
