@@ -204,3 +204,17 @@ def test_a_flipped_bit_is_read_or_told(
 def test_eod_ends_every_document(small: Path) -> None:
     shard = open_folder(small).shard(0)
     assert all(shard.document(number)[-1] == EOD for number in range(12))
+
+
+def test_few_shards_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from meshwright.data.shards import folder as module
+
+    monkeypatch.setattr(module, "OPEN_SHARDS", 2)
+    shards = [documents(4, seed=seed) for seed in range(5)]
+    pack = Pack(seq_len=16, strategy="best-fit")
+    write_folder(tmp_path, {"train": shards}, pack=pack, vocabulary=vocabulary())
+    folder = open_folder(tmp_path)
+    for _ in range(2):
+        held(folder, shards)
+        assert len(folder._opened) == 2
+    assert len(folder.costs) == len(folder)

@@ -56,6 +56,7 @@ class Reader:
         self._places = [(folder, record) for folder in folders for record in folder.records]
         self._bounds = bounds_of(np.array([record.rows for _, record in self._places], np.int64))
         self._opened: OrderedDict[int, tuple[Shard, NDArray[Any]]] = OrderedDict()
+        self._checked: set[int] = set()  # looked into once, not when they are opened again
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reader, (self.folders,)
@@ -70,7 +71,8 @@ class Reader:
 
     def _shard(self, number: int) -> tuple[Shard, NDArray[Any]]:
         if number not in self._opened:
-            shard = open_shard(*self._places[number])
+            shard = open_shard(*self._places[number], check=number not in self._checked)
+            self._checked.add(number)
             self._opened[number] = shard, shard.indexed.tokens.view(np.ndarray)  # quicker to slice
             if len(self._opened) > OPEN_SHARDS:
                 self._opened.popitem(last=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from meshwright.data.shards.indexed import Indexed
     from meshwright.data.shards.manifest import Manifest, Packed, ShardRecord, Vocabulary
     from meshwright.data.shards.plan import Plan
+OPEN_SHARDS = 64  # of a folder; each takes 4 file descriptors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,8 @@ class RowBatch:
 class Folder:
     """The rows of one split, numbered through all of its shards.
 
-    Shards are opened when a row of theirs is asked for. A copy that is pickled opens them anew.
+    Shards are opened when a row of theirs is asked for, looked into the first time, and closed
+    when OPEN_SHARDS others were used since. A copy that is pickled opens them anew.
     """
 
     def __init__(self, path: Path, split: str, manifest: Manifest) -> None:
@@ -81,7 +84,8 @@ class Folder:
         self.manifest = manifest
         self.records = tuple(manifest.of_split(split))
         self.bounds = bounds_of(np.array([r.rows for r in self.records], dtype=np.int64))
-        self._opened: dict[int, Shard] = {}
+        self._opened: OrderedDict[int, Shard] = OrderedDict()
+        self._checked: set[int] = set()
 
     def __len__(self) -> int:
         """Rows."""
@@ -115,13 +119,19 @@ class Folder:
     @cached_property
     def costs(self) -> NDArray[np.int64]:
         """Sum of squared piece lengths of every row [rows]; 8 bytes of memory for each."""
-        shards = map(self.shard, range(len(self.records)))
-        return np.concatenate([np.zeros(0, np.int64), *(s.plan.rows["cost"] for s in shards)])
+        numbers = range(len(self.records))
+        parts = [np.array(self.shard(number).plan.rows["cost"]) for number in numbers]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def shard(self, number: int) -> Shard:
         """A shard by its place in `records`; InvalidInput when it is damaged."""
         if number not in self._opened:
-            self._opened[number] = open_shard(self, self.records[number])
+            check = number not in self._checked
+            self._opened[number] = open_shard(self, self.records[number], check=check)
+            self._checked.add(number)
+            if len(self._opened) > OPEN_SHARDS:
+                self._opened.popitem(last=False)
+        self._opened.move_to_end(number)
         return self._opened[number]
 
     def place(self, row: int) -> tuple[int, int]:
@@ -168,14 +178,17 @@ def open_folder(path: Path | str, split: str = "train") -> Folder:
     return Folder(folder, split, manifest)
 
 
-def open_shard(folder: Folder, record: ShardRecord) -> Shard:
-    """Opens one shard; InvalidInput when it is damaged or not what the manifest says."""
+def open_shard(folder: Folder, record: ShardRecord, *, check: bool = True) -> Shard:
+    """Opens one shard; InvalidInput when it is damaged or not what the manifest says.
+
+    Without `check` its columns are not looked into, for one that was before.
+    """
     prefix = folder.path / record.name
-    indexed = open_indexed(prefix)
+    indexed = open_indexed(prefix, check=check)
     if indexed.tokens.dtype != folder.vocabulary.dtype:
         reason = f"holds {indexed.tokens.dtype}, the manifest says {folder.vocabulary.dtype}"
         raise damaged(prefix.with_name(f"{record.name}.idx"), reason)
-    plan = open_plan(prefix, indexed, seq_len=folder.seq_len)
+    plan = open_plan(prefix, indexed, seq_len=folder.seq_len, check=check)
     if len(plan.rows) != record.rows:
         reason = f"has {len(plan.rows):,} rows where the manifest says {record.rows:,}"
         raise damaged(prefix.with_name(f"{record.name}.rows.npy"), reason)

@@ -79,3 +79,9 @@ def digest_of(path: Path) -> Written:
             digest.update(part)
             total += len(part)
     return Written(total, digest.hexdigest())
+
+
+def settle(path: Path) -> None:
+    """Makes what was written to a file last."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

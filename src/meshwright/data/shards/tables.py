@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING, Any
 
 from meshwright.data.needs import need
-from meshwright.data.shards.hashed import digest_of
+from meshwright.data.shards.hashed import digest_of, settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,8 +69,7 @@ def writing_table(path: Path, columns: Mapping[str, str]) -> Iterator[Table]:
         ) as writer:
             table = Table(writer)
             yield table
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
+        settle(part)
         table.written = digest_of(part)
         part.replace(path)
     finally:

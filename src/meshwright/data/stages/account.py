@@ -10,7 +10,7 @@ from meshwright.data.documents import bounds_of
 from meshwright.data.needs import need
 from meshwright.data.reasons import REASONS
 from meshwright.data.shards import names
-from meshwright.data.shards.hashed import Written, digest_of
+from meshwright.data.shards.hashed import Written, digest_of, settle
 from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
@@ -40,7 +40,7 @@ class Account:
         self.job = job
         self.counts: NDArray[np.int64] = np.zeros(len(REASONS), dtype=np.int64)
         self.documents: NDArray[np.int64] = np.zeros(len(job.inputs), dtype=np.int64)
-        self.rejected: dict[str, int] = {}
+        self.rejected = 0
         self.examples: dict[str, list[dict[str, Any]]] = {}
         self._content = [xxhash.xxh3_128() for _ in job.inputs]
         counts = [len(job.store.column("scan", unit.number, "survivors")) for unit in job.units]
@@ -81,9 +81,7 @@ class Account:
                 {**one, "line": one["line"] + ahead.get(one["input"], 0)}
                 for one in found[: EXAMPLES - len(held)]
             ]
-        for file in (record.get("inputs") or {}).values():
-            count = int(file.get("rejected", 0))
-            self.rejected[""] = self.rejected.get("", 0) + count
+        self.rejected += sum(int(file["rejected"]) for file in record.get("inputs", {}).values())
         for reason in ("exact_duplicate", "near_duplicate", "mix"):
             held = self.examples.setdefault(reason, [])
             code = list(REASONS).index(reason)
@@ -194,5 +192,6 @@ def _write_rejected(job: Job, folder: Path) -> dict[str, Written]:
     if not part.stat().st_size:
         part.unlink()
         return {}
+    settle(part)
     part.replace(path)
     return {names.REJECTED: digest_of(path)}

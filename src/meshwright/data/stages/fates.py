@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where the documents that have tokens are, numbered through all units, 10 bytes for each."""
+    """Where the documents that have tokens are, numbered through all units, 12 bytes for each."""
 
     bounds: Column  # [units + 1]: the documents of each unit that have tokens
     shard: NDArray[np.int32]  # unit of emit, -1 for one that is in none
     document: NDArray[np.int32]  # in the shard, where it first comes
-    copies: NDArray[np.uint16]
+    copies: NDArray[np.uint32]
 
     def of_unit(self, number: int) -> slice:
         """The documents of a token unit."""
@@ -43,7 +43,7 @@ def places_of(job: Job) -> Places:
     bounds = bounds_of(np.array(counts, dtype=np.int64))
     shard = np.full(bounds[-1], -1, dtype=np.int32)
     document = np.full(bounds[-1], -1, dtype=np.int32)
-    copies = np.zeros(bounds[-1], dtype=np.uint16)
+    copies = np.zeros(bounds[-1], dtype=np.uint32)
     shards = shards_of(store) if job.build.tokenizer is not None else []
     for number in reversed(range(len(shards))):  # the first place is written last
         placed = store.column("arrange", 0, column_name(number))[::-1]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.data.shards.hashed import Written, creating, digest_of
+from meshwright.data.shards.hashed import Written, creating, digest_of, settle
 from meshwright.data.shards.manifest import encoded
 from meshwright.data.shards.names import CONFIG, MANIFEST, TOKENIZER, is_ours
 from meshwright.data.stages.account import Account, write_documents
@@ -110,6 +110,8 @@ def _write_tokenizer(job: Job, folder: Path) -> Files:
     shutil.rmtree(part, ignore_errors=True)
     shutil.copytree(job.store.folder("arrange", 0) / TOKENIZER, part)
     found = sorted(path for path in part.rglob("*") if path.is_file())
+    for path in found:
+        settle(path)
     files = {f"{TOKENIZER}/{path.relative_to(part).as_posix()}": digest_of(path) for path in found}
     shutil.rmtree(final, ignore_errors=True)
     part.rename(final)
@@ -122,5 +124,6 @@ def _clear(folder: Path, *, keep: Files) -> None:
         is_old = is_ours(path.name) and path.name not in keep
         if is_old or (is_ours(path.name.removesuffix(".part")) and path.suffix == ".part"):
             path.unlink(missing_ok=True)
+    shutil.rmtree(folder / f"{TOKENIZER}.part", ignore_errors=True)
     if not any(name.startswith(f"{TOKENIZER}/") for name in keep):
         shutil.rmtree(folder / TOKENIZER, ignore_errors=True)

@@ -55,7 +55,7 @@ def manifest_of(job: Job, account: Account, files: dict[str, Written]) -> Manife
             for reason, count in zip(REASONS, account.counts, strict=True)
             if count or not reason
         },
-        facts={"rejected": sum(account.rejected.values())},
+        facts={"rejected": account.rejected},
         inputs=_inputs(job, account),
         sources=_sources(build, record),
         examples=_examples(job, account),
