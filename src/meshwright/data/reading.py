@@ -35,7 +35,7 @@ from meshwright.data.ranges import problems_of
 from meshwright.data.settings import Build, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from meshwright.base.finding import Finding
     from meshwright.base.locate import Key
@@ -102,10 +102,12 @@ def build_of(document: Document, *, folder: Path, overrides: Sequence[Override] 
     return build
 
 
-def write_build(build: Build) -> str:
-    """The config.toml of a build: what differs from the defaults; paths as they are."""
+def write_build(build: Build, *, folder: str | Path = ".") -> str:
+    """The config.toml of a build, to lie in `folder`: what differs from the defaults."""
     tables: dict[str, Any] = plain(build)
     sources = tables.pop("sources")
+    for table, key in _path_entries(tables | {"input": None, "source": sources}):
+        table[key] = _from_folder(table[key], folder)
     named = {"input": sources[0]} if len(sources) == 1 else {"source": sources}
     return to_toml(named | tables)
 
@@ -155,12 +157,8 @@ def _sources(decoder: _Settings) -> tuple[Source, ...]:
 def _resolved(document: Document, folder: Path) -> Document:
     """The document with paths that are relative to its folder made to be found from here."""
     data = deepcopy(document.data)
-    tables = [(data.get(table), key) for table, key in _PATHS]
-    sources = data.get("source")
-    tables += [(source, "files") for source in (sources if isinstance(sources, list) else ())]
-    for table, key in tables:
-        if isinstance(table, dict) and key in table:
-            table[key] = _from_here(table[key], folder)
+    for table, key in _path_entries(data):
+        table[key] = _from_here(table[key], folder)
     return Document(
         data=data,
         file=document.file,
@@ -170,13 +168,39 @@ def _resolved(document: Document, folder: Path) -> Document:
     )
 
 
+def _path_entries(data: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """The tables and keys of a document that hold paths."""
+    tables = [(data.get(table), key) for table, key in _PATHS]
+    sources = data.get("source")
+    tables += [(source, "files") for source in (sources if isinstance(sources, list) else ())]
+    for table, key in tables:
+        if isinstance(table, dict) and key in table:
+            yield table, key
+
+
+def _from_folder(value: Any, folder: str | Path) -> Any:
+    """A path that is relative to here, or a list of them, as it must stand in that folder."""
+    if isinstance(value, list):
+        return [_from_folder(item, folder) for item in value]
+    if not _is_relative(value) or os.path.abspath(folder) == os.getcwd():
+        return value
+    return os.path.relpath(value, folder) + ("/" if value[-1] == "/" else "")
+
+
+def _is_relative(value: Any) -> bool:
+    """Whether a value is a path that depends on the folder it is read in."""
+    if not isinstance(value, str) or not value or value == "-" or "://" in value:
+        return False
+    return not os.path.isabs(os.path.expanduser(value))
+
+
 def _from_here(value: Any, folder: Path) -> Any:
     """A path of the file, or a list of them; URLs and standard input stay as they are."""
     if isinstance(value, list):
         return [_from_here(item, folder) for item in value]
-    if not isinstance(value, str) or not value or value == "-" or "://" in value:
-        return value
-    return os.path.normpath(folder / os.path.expanduser(value)) + ("/" if value[-1] == "/" else "")
+    if not _is_relative(value):
+        return os.path.expanduser(value) if isinstance(value, str) else value
+    return os.path.normpath(folder / value) + ("/" if value[-1] == "/" else "")
 
 
 def _merged(document: Document, overrides: Sequence[Override]) -> Document:

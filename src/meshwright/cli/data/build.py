@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -113,7 +114,7 @@ def _write_config(settings: Build, path: str) -> int:
     from meshwright.data.reading import write_build
 
     output.check_writable(path)
-    output.write_file(path, write_build(settings))
+    output.write_file(path, write_build(settings, folder=Path(path).parent))
     return EXIT_OK
 
 

@@ -60,7 +60,7 @@ class Judge:
         hint = f"mend the file, or accept this much: --bad-fraction {needed:g}"
         first = next(self._bad(found), None)
         if first is not None and first[0]["reason"] == "missing":
-            hint = f"name the field of the text: --text-field NAME; {hint}"
+            hint = "name the field of the text: --text-field NAME"
         examples = [
             Finding(message=_bad_line(bad), file=path, line=bad["line"] + ahead)
             for bad, ahead in islice(self._bad(found), _SHOWN)
