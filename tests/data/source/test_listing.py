@@ -194,3 +194,8 @@ def test_a_stamp_changes_with_the_file(folder):
     after = list_inputs((Source(files=("raw/a.jsonl",)),))
     assert before[0].stamp != after[0].stamp
     assert after == list_inputs((Source(files=("raw/a.jsonl",)),))
+
+
+@pytest.mark.parametrize("name", ["a\0b.jsonl", "x" * 5000, "", "raw/a.jsonl/b", "\ud800.jsonl"])
+def test_names_that_no_file_can_have_are_told(folder, name):
+    assert refused(name).message

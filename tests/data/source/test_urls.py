@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import gzip
 import io
+import threading
+import time
 import zipfile
 
 import fsspec
@@ -12,6 +14,7 @@ import pytest
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Severity
 from meshwright.data.settings import Source
+from meshwright.data.source import listing
 from meshwright.data.source.listing import list_inputs, survey
 from meshwright.data.source.opening import reading
 from meshwright.data.source.urls import stamp_of
@@ -123,3 +126,28 @@ def test_a_stamp_is_made_of_what_changes_with_the_content():
     assert stamp_of(facts) != stamp_of(facts | {"ETag": '"abd"'})
     assert stamp_of(facts) != stamp_of(facts | {"size": 6})
     assert stamp_of(facts) == stamp_of(facts | {"name": "y"})
+
+
+def test_one_file_by_two_urls_is_one_file(bucket):
+    names = ("memory://bucket/b.jsonl", "memory:///bucket/b.jsonl", "memory://bucket/b*")
+    found = survey((Source(files=names),))
+    assert [i.path for i in found.inputs] == ["memory://bucket/b.jsonl"]
+    assert [f.severity for f in found.findings] == [Severity.WARNING] * 2
+
+
+def test_many_files_of_a_server_are_looked_at_together_in_order(bucket, monkeypatch):
+    for number in range(40):
+        bucket.pipe(f"/bucket/many/{number:02}.jsonl", LINES[: 19 * number] or b"")
+    before, most = threading.active_count(), 0
+    look_at = listing.look_at
+
+    def looking(*given):
+        nonlocal most
+        most = max(most, threading.active_count() - before)
+        time.sleep(0.01)
+        return look_at(*given)
+
+    monkeypatch.setattr(listing, "look_at", looking)
+    found = survey((Source(files=("memory://bucket/many",)),))
+    assert [i.path[-8:-6] for i in found.inputs] == [f"{number:02}" for number in range(40)]
+    assert most > 4

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.data.source.opening import is_url
 from meshwright.data.source.unit import Span, Unit
+from meshwright.data.source.waits import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,11 +38,12 @@ def plan_units(inputs: Sequence[Input], *, unit_bytes: int = UNIT_BYTES) -> tupl
 
 def _weighed(inputs: Sequence[Input], unit_bytes: int) -> Iterator[tuple[Span, int, int]]:
     """Spans, their work in bytes of text and their stored bytes."""
+    groups = _groups_of([source for source in inputs if source.format == "parquet"])
     for number, source in enumerate(inputs):
         if source.bytes == 0:
             continue
         if source.format == "parquet":
-            yield from _row_groups(number, source, unit_bytes)
+            yield from _row_groups(number, source, groups[source.path], unit_bytes)
         elif source.compression:
             yield Span(number, 0, 1), source.bytes * _EXPANSION, source.bytes
         elif is_whole(source):
@@ -56,11 +59,21 @@ def is_whole(source: Input) -> bool:
     return source.format == "text" and source.documents == "file"
 
 
-def _row_groups(number: int, source: Input, unit_bytes: int) -> Iterator[tuple[Span, int, int]]:
-    """Runs of row groups of about `unit_bytes` of text."""
+def _groups_of(inputs: Sequence[Input]) -> Mapping[str, tuple[int, ...]]:
+    """The bytes of the row groups of parquet files, by path; reads their footers."""
+    if not inputs:
+        return {}
     from meshwright.data.source.parquet import group_bytes
 
-    sizes = group_bytes(source.path)
+    paths = [source.path for source in inputs if source.bytes]
+    sizes = in_order(group_bytes, paths, at_once=any(map(is_url, paths)))
+    return dict(zip(paths, sizes, strict=True))
+
+
+def _row_groups(
+    number: int, source: Input, sizes: Sequence[int], unit_bytes: int
+) -> Iterator[tuple[Span, int, int]]:
+    """Runs of row groups of about `unit_bytes` of text."""
     start = work = 0
     total = max(1, sum(sizes))
     for group, size in enumerate(sizes):

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding, Severity
-from meshwright.data.source.looking import input_of
+from meshwright.data.source.looking import look_at
+from meshwright.data.source.opening import is_url
 from meshwright.data.source.places import files_of
 from meshwright.data.source.stdin import STDIN, kept_stdin
+from meshwright.data.source.waits import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,9 +44,9 @@ def list_inputs(sources: Sequence[Source], *, spool: Path | None = None) -> tupl
 
 def survey(sources: Sequence[Source], *, spool: Path | None = None) -> Listing:
     """As `list_inputs`, but with all findings, warnings too, and no error for a single file."""
-    inputs: list[Input] = []
     findings: list[Finding] = []
     seen: dict[tuple[object, ...], tuple[int, str]] = {}  # which source named a file first, and how
+    files: list[tuple[Found, int]] = []
     for number, source in enumerate(sources):
         for name in source.files:
             found = _found(name, spool, findings.append)
@@ -52,9 +54,14 @@ def survey(sources: Sequence[Source], *, spool: Path | None = None) -> Listing:
             for file in found:
                 if file.identity not in seen:
                     seen[file.identity] = (number, file.path)
-                    made = input_of(file, number, source, tell=findings.append)
-                    inputs += [made] if made is not None else []
-    return Listing(tuple(inputs), tuple(findings))
+                    files.append((file, number))
+    looks = in_order(
+        lambda named: look_at(named[0], named[1], sources[named[1]]),
+        files,
+        at_once=any(is_url(file.path) for file, _ in files),
+    )
+    findings += [finding for look in looks for finding in look.findings]
+    return Listing(tuple(look.input for look in looks if look.input is not None), tuple(findings))
 
 
 def _found(name: str, spool: Path | None, tell: Callable[[Finding], None]) -> list[Found]:

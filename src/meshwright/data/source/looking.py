@@ -20,8 +20,6 @@ from meshwright.data.source.opening import expanded, read_at, reading
 from meshwright.data.source.unit import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from meshwright.data.settings import Source
     from meshwright.data.source.places import Found
 
@@ -35,22 +33,23 @@ class Head(NamedTuple):
     compression: str
 
 
-def input_of(
-    found: Found, number: int, source: Source, *, tell: Callable[[Finding], None]
-) -> Input | None:
-    """The input that a file of source `number` is; None when it cannot be read, which is told."""
+class Look(NamedTuple):
+    """What a file turned out to be: an input unless it cannot be read, and what is to be told."""
+
+    input: Input | None
+    findings: tuple[Finding, ...] = ()
+
+
+def look_at(found: Found, number: int, source: Source) -> Look:
+    """A file of source `number`, by how it begins."""
     try:
         head = _head(found.path)
     except InvalidInput as error:
-        for finding in error.findings:
-            tell(finding)
-        return None
+        return Look(None, error.findings)
     wrong = _refusal(head, found, source)
-    if wrong is not None:
-        tell(wrong)
-        if wrong.severity is Severity.ERROR:
-            return None
-    return Input(
+    if wrong is not None and wrong.severity is Severity.ERROR:
+        return Look(None, (wrong,))
+    made = Input(
         path=found.path,
         source=number,
         format=_format(head, found.path, source),
@@ -59,6 +58,7 @@ def input_of(
         stamp=found.stamp,
         documents=source.documents,
     )
+    return Look(made, (wrong,) if wrong is not None else ())
 
 
 def _head(path: str) -> Head:

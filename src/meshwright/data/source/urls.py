@@ -148,13 +148,14 @@ def _found(
     """Files of a listing, sorted by name; a single one has the URL that was given."""
     found = []
     for name in sorted(files):
-        full = url if single else _full(url, name)
+        full = _full(url, name)
         size = files[name].get("size")
         if not isinstance(size, int):
             hint = "download it first, or name a server that does"
             tell(Finding(message="its server does not tell its size", file=full, hint=hint))
             continue
-        found.append(Found(path=full, bytes=size, stamp=stamp_of(files[name]), identity=(full,)))
+        path = url if single else full
+        found.append(Found(path=path, bytes=size, stamp=stamp_of(files[name]), identity=(full,)))
     return found
 
 
