@@ -70,8 +70,8 @@ def _wanted(text: Text, lines: Lines, settings: C4) -> Mask:
     if settings.terminal_punctuation:
         wanted &= _ends_well(text.characters, lines)
     if settings.min_words_per_line > 1 or settings.max_word_length > 0:
-        counts, longest = _words(text, lines, limit=settings.max_word_length)
-        wanted &= (counts >= settings.min_words_per_line) & ~longest
+        counts, too_long = _words(text, lines, limit=settings.max_word_length)
+        wanted &= (counts >= settings.min_words_per_line) & ~too_long
     phrases = (JAVASCRIPT if settings.javascript_lines else ()) + (
         POLICY if settings.policy_lines else ()
     )
@@ -98,14 +98,16 @@ def _words(text: Text, lines: Lines, *, limit: int) -> tuple[Offsets, Mask]:
     bounds = np.append(np.searchsorted(at, lines.start), len(at))
     counts = np.diff(bounds)
     if len(text.foreign):
-        unspaced = text.foreign[text.characters[text.foreign] == BYTE["unspaced"]]
+        unspaced = text.foreign_of("unspaced")
         counts += np.searchsorted(unspaced, lines.stop) - np.searchsorted(unspaced, lines.start)
-    longest = np.zeros(len(counts), dtype=np.bool_)
-    for word in np.flatnonzero(np.diff(np.append(at, len(dark))) > limit).tolist() if limit else ():
-        line = int(np.searchsorted(lines.start, at[word], side="right")) - 1
-        stretch = dark[at[word] : min(int(at[word]) + limit + 1, int(lines.stop[line]))]
-        longest[line] |= len(stretch) > limit and bool(stretch.all())
-    return counts, longest
+    too_long = np.zeros(len(counts), dtype=np.bool_)
+    if limit and (np.diff(at, append=len(dark)) > limit).any():
+        ends = dark.copy()
+        ends[:-1] &= ~dark[1:]
+        ends[lines.stop - 1] = dark[lines.stop - 1]
+        long = at[np.flatnonzero(ends) - at >= limit]
+        too_long[np.searchsorted(lines.start, long, side="right") - 1] = True
+    return counts, too_long
 
 
 def _holding(encoded: bytes, phrase: bytes, lines: Lines) -> NDArray[np.intp]:

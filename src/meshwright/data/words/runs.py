@@ -91,10 +91,12 @@ def top_runs(weighed: Weighed, limits: Limits) -> Shares:
 def _top(weighed: Weighed, n: int) -> NDArray[np.float64]:
     """The same for every document."""
     hashes, places = hashes_of_runs(weighed, n)
+    left = maybe_shared(hashes, weighed.owner[places])
+    hashes, places = hashes[left], places[left]
     owner = weighed.owner[places]
     groups = Groups.of(hashes, owner)
     heavy = _weights_of_runs(weighed, n)[places]
-    sums = np.add.reduceat(heavy[groups.order], groups.begins)
+    sums = np.add.reduceat(heavy[groups.order], groups.begins) if len(left) else heavy
     counts, first = groups.counts, groups.first
     best = np.lexsort((first, -counts, owner[first]))
     best = best[np.diff(owner[first][best], prepend=-1) != 0]
