@@ -1,0 +1,64 @@
+"""One build in a folder, several parts of one, and workers that outlive their build."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.data.work import lock
+from meshwright.data.work.lock import held_by_worker, locked, wait_for_workers
+
+
+def test_a_second_holder_is_refused_and_told_who_holds(tmp_path: Path) -> None:
+    with locked(tmp_path / "out"):
+        with (
+            pytest.raises(MeshwrightError, match=r"process \d+ on") as refused,
+            locked(tmp_path / "out"),
+        ):
+            pass
+        assert "-o" in refused.value.hint
+    with locked(tmp_path / "out"):
+        pass
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_parts_share_and_the_last_one_clears_up(tmp_path: Path) -> None:
+    with locked(tmp_path, shared=True):
+        with locked(tmp_path, shared=True), pytest.raises(MeshwrightError), locked(tmp_path):
+            pass
+        assert (tmp_path / ".lock").exists()
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_the_lock_goes_with_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="oops"), locked(tmp_path):
+        raise ValueError("oops")
+    with locked(tmp_path):
+        pass
+
+
+def test_a_new_build_waits_for_old_workers(tmp_path: Path, monkeypatch) -> None:
+    path = tmp_path / "work" / "workers.lock"
+    begun, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with held_by_worker(path), held_by_worker(path):
+            begun.set()
+            leave.wait(10)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    assert begun.wait(10)
+    monkeypatch.setattr(lock, "_PATIENCE_S", 0.2)
+    with pytest.raises(MeshwrightError, match="still at work"):
+        wait_for_workers(path)
+    monkeypatch.setattr(lock, "_PATIENCE_S", 10.0)
+    threading.Timer(0.2, leave.set).start()
+    started = time.monotonic()
+    wait_for_workers(path)
+    assert time.monotonic() - started >= 0.1
+    worker.join()
