@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.errors import InvalidInput
 from meshwright.data.source.compact import structure
+from meshwright.data.source.footer import groups_of
 from meshwright.data.source.pages import ROWS_BYTES, Bounds, rows_at_once
 
 WIDE = Bounds(page_bytes=1 << 30, kept_bytes=None)
@@ -18,8 +19,7 @@ WIDE = Bounds(page_bytes=1 << 30, kept_bytes=None)
 def column_of(values, **options):
     file = io.BytesIO()
     pq.write_table(pa.table({"text": values}), file, **options)
-    facts = pq.ParquetFile(file).metadata.row_group(0).column(0)
-    return file, facts
+    return file, groups_of(file, "x")[0].chunks[0]
 
 
 def rows(values, *, bounds: Bounds = WIDE, most: int = 8192, **options) -> int:
@@ -93,4 +93,4 @@ def test_any_bytes_are_a_structure_or_none(data):
 def test_a_structure_is_read_with_what_it_holds():
     # 1: i32 = 5, 2: binary "ab", 5: struct {1: i64 = -1, 2: true}, 6: list of i32 [1, 2]
     data = bytes([0x15, 10, 0x18, 2, 97, 98, 0x3C, 0x16, 1, 0x11, 0, 0x19, 0x25, 2, 4, 0, 9])
-    assert structure(data) == ({1: 5, 5: {1: -1}}, len(data) - 1)
+    assert structure(data) == ({1: 5, 2: b"ab", 5: {1: -1}, 6: [1, 2]}, len(data) - 1)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from meshwright.base.errors import InvalidInput
     from meshwright.data.source.compact import Fields
+    from meshwright.data.source.footer import Chunk
 
 ROWS_BYTES = 64 << 20  # of the pages and values behind the rows that are read at once
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
@@ -51,14 +52,16 @@ class Bounds(NamedTuple):
     kept_bytes: int | None
 
 
-def rows_at_once(file: BinaryIO, path: str, column: Any, *, most_rows: int, bounds: Bounds) -> int:
+def rows_at_once(
+    file: BinaryIO, path: str, column: Chunk, *, most_rows: int, bounds: Bounds
+) -> int:
     """Up to `most_rows`, less where that many could take more than ROWS_BYTES, but at least 1.
 
-    `column` is the library's metadata of a column chunk. Raises InvalidInput where it is beyond the
+    Raises InvalidInput where it is beyond the
     bounds, or where the header of a page cannot be read. Of a file on a server only the first page
     is looked at, for all of it would have to be fetched.
     """
-    if column.physical_type != "BYTE_ARRAY":
+    if not column.is_bytes:
         return most_rows
     pages, kept = [], 0
     for page in _pages(file, path, column):
@@ -68,7 +71,7 @@ def rows_at_once(file: BinaryIO, path: str, column: Any, *, most_rows: int, boun
         if bounds.kept_bytes is not None and kept > bounds.kept_bytes:
             raise _too_large(path, "a dictionary column", kept, bounds.kept_bytes)
         pages.append(page)
-    longest = _longest_repeated(file, path, pages, column.compression)
+    longest = _longest_repeated(file, path, pages, column.codec)
     data = [page for page in pages if page.kind != _DICTIONARY]
     ends = np.cumsum([page.values for page in data])
     sizes = np.cumsum([0, *(page.bytes for page in data)])
@@ -120,14 +123,10 @@ def _longest_entry(file: BinaryIO, path: str, page: Page, compression: str) -> i
     return min(longest, page.bytes)
 
 
-def _pages(file: BinaryIO, path: str, column: Any) -> Iterator[Page]:
+def _pages(file: BinaryIO, path: str, column: Chunk) -> Iterator[Page]:
     """The pages of a column chunk in their order."""
-    at = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < at:
-        at = column.dictionary_page_offset
-    stop = at + column.total_compressed_size
-    values = 0
-    while at < stop and values < column.num_values:
+    at, values = column.start, 0
+    while at < column.start + column.stored and values < column.values:
         page = _page(file, path, at)
         yield page
         if is_url(path):

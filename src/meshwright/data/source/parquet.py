@@ -13,6 +13,7 @@ from meshwright.data.documents import BATCH_BYTES
 from meshwright.data.needs import need
 from meshwright.data.source.columns import check_columns, is_dictionary, values_of
 from meshwright.data.source.damage import damaged
+from meshwright.data.source.footer import groups_of
 from meshwright.data.source.jsonl import LONGEST_ID
 from meshwright.data.source.opening import FREE_BYTES, reading
 from meshwright.data.source.pages import Bounds, rows_at_once
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
     from meshwright.base.errors import InvalidInput
     from meshwright.data.settings import Limits
+    from meshwright.data.source.footer import Group
     from meshwright.data.source.jsonl import Fields
     from meshwright.data.source.unit import Input
 
-MAGIC = b"PAR1"
 _PAGE_BYTES = 256 << 20  # pages up to here are read, or up to four times limits.document_bytes
 _MOST_ROWS = 8192  # decoded at once
 _BUFFER_BYTES = 1 << 20  # read at once: without it, whole columns of a row group are
@@ -39,14 +40,13 @@ class _File(NamedTuple):
     parquet: Any
     bytes: BinaryIO
     path: str
+    groups: tuple[Group, ...]
 
 
 def group_bytes(path: str) -> tuple[int, ...]:
     """Bytes of each row group, uncompressed, all columns together."""
-    with _opened(path) as file, _told(path):
-        facts = file.parquet.metadata
-        groups = range(facts.num_row_groups)
-        return tuple(max(0, facts.row_group(group).total_byte_size) for group in groups)
+    with reading(path) as file:
+        return tuple(group.bytes for group in groups_of(file, path))
 
 
 def parquet_rows(
@@ -83,9 +83,8 @@ def parquet_rows(
 def parquet_records(path: str, limits: Limits) -> Iterator[dict[str, Any]]:
     """Every row with all its columns, for small files."""
     with _opened(path) as file:
-        facts = file.parquet.metadata
         names = [field.name for field in file.parquet.schema_arrow]
-        for batch in _batches(file, range(facts.num_row_groups), names, limits):
+        for batch in _batches(file, range(len(file.groups)), names, limits):
             with _told(path):
                 records = batch.to_pylist()
             yield from records
@@ -104,12 +103,14 @@ def _opened(path: str, stamp: str = "") -> Iterator[_File]:
     """The file, opened; InvalidInput where that fails."""
     parquet = need("pyarrow.parquet", "reading parquet")
     with reading(path, stamp) as file:
+        groups = groups_of(file, path)
+        file.seek(0)
         with _told(path):
             opened = parquet.ParquetFile(
                 file, buffer_size=_BUFFER_BYTES, page_checksum_verification=True
             )
         with opened:
-            yield _File(opened, file, path)
+            yield _File(opened, file, path, groups)
 
 
 @contextlib.contextmanager
@@ -128,7 +129,7 @@ def _batches(
     file: _File, groups: Sequence[int], names: Sequence[str], limits: Limits
 ) -> Iterator[Any]:
     """The wanted columns, as many rows at a time as their pages allow."""
-    path, there = file.path, file.parquet.metadata.num_row_groups
+    path, there = file.path, len(file.groups)
     row = 0
     for group in groups:
         if group >= there:
@@ -149,13 +150,12 @@ def _batches(
 
 def _rows_at_once(file: _File, group: int, names: Sequence[str], limits: Limits) -> int:
     """How many rows of a group to read at once."""
-    facts = file.parquet.metadata.row_group(group)
-    columns = [facts.column(i) for i in range(facts.num_columns)]
-    mean = max(1, facts.total_byte_size) / max(1, facts.num_rows)
+    facts = file.groups[group]
+    mean = max(1, facts.bytes) / max(1, facts.rows)
     rows = max(1, min(_MOST_ROWS, int(BATCH_BYTES / mean)))
     largest = max(_PAGE_BYTES, 4 * limits.document_bytes)
-    for column in columns:
-        name = column.path_in_schema
+    for column in facts.chunks:
+        name = column.name
         if any(name == wanted or name.startswith(f"{wanted}.") for wanted in names):
             kept = is_dictionary(file.parquet.schema_arrow, name)
             bounds = Bounds(page_bytes=largest, kept_bytes=largest if kept else None)
