@@ -6,9 +6,9 @@ A folder of two shards is made of documents of lognormal length (median 600 toke
 packed into rows of 4,096. Ours reads it step by step in one process without a thread: token ids,
 labels, position ids, and under masks document ids and cu_seqlens, as int64. The peers run in the
 interpreter of --peers-python, each in a process of its own (peers/loaders.py), over the same tokens
-in their own format, shuffled, for the same number of rows: Megatron's GPTDataset (by --peers-python
-with megatron-core), litdata, mosaicml-streaming; the last two know no labels nor documents, and
-their rows are read alone. Files lie in the page cache. CPU seconds are those of the process;
+in their own format, shuffled, for the same number of rows: Megatron's GPTDataset (one with
+megatron-core), litdata, mosaicml-streaming. The last two know neither labels nor documents: their
+rows are stored token ids, as they lie. Files lie in the page cache. CPU seconds are those of the process;
 medians of several runs.
 
 Waiting is measured behind steps that sleep: the share of the time in which `next` was waited for.
@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PEERS = Path(__file__).parent / "peers" / "loaders.py"
-TARGETS = {"megatron_ratio": 3.0, "wait_share": 0.05, "imbalance_left": 0.1}
+TARGETS = {"masks": 4.0, "no masks": 1.5, "wait_share": 0.05, "imbalance_left": 0.1}
 SEQ_LEN = 4096
 BATCH = 64
-STEP_MS = (10, 50)
+STEP_MS = (20, 100)
 COUNTS = ("documents", "tokens", "rows", "pieces", "cost", "largest_cost")
 
 
@@ -127,7 +127,7 @@ def waits(folder: Path, *, steps: int) -> dict[str, Any]:
 
 
 def imbalances(folder: Path, *, steps: int) -> dict[str, Any]:
-    """Means over steps, of attention alone (token_cost 0) and of whole layers of hidden size 4096."""
+    """Means over steps, of attention alone and of whole layers of hidden size 4096."""
     found = {}
     for dp_size in (8, 64):
         for name, cost in (("attention", {"token_cost": 0.0}), ("layers", {})):
@@ -178,8 +178,8 @@ def misses(found: Mapping[str, Any]) -> list[str]:
         theirs = rates.get(with_masks, {}).get("rows_per_cpu_s")
         if theirs:
             ratio = rates[f"ours, documents, {mine}"]["rows_per_cpu_s"] / theirs
-            if ratio < TARGETS["megatron_ratio"]:
-                told.append(f"{ratio:.1f} times {with_masks}, not {TARGETS['megatron_ratio']}")
+            if ratio < TARGETS[mine]:
+                told.append(f"{ratio:.1f} times {with_masks}, not {TARGETS[mine]}")
     for step, wait in found["waits"].items():
         if wait["share"] > TARGETS["wait_share"]:
             told.append(f"waits {wait['share']:.1%} of the time behind steps of {step}")

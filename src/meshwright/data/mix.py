@@ -174,6 +174,7 @@ def _differences(folders: Sequence[Folder]) -> Iterator[Finding]:
         assert first is not None
         for name, ours, theirs, hint in (
             ("tokenizer", folder.vocabulary.digest, first.vocabulary.digest, "one tokenizer"),
+            ("eod_id", folder.vocabulary.eod_id, first.vocabulary.eod_id, "one --eod"),
             ("dtype", folder.vocabulary.dtype, first.vocabulary.dtype, "one tokenizer"),
             ("seq_len", folder.seq_len, first.seq_len, f"--seq-len {first.seq_len}"),
         ):

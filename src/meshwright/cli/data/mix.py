@@ -97,7 +97,7 @@ def _record(folders: tuple[str, ...], blend: Blend, tokens: float | None) -> dic
         "seq_len": blend.seq_len,
         "tokens": tokens,
         "tokens_without_repeats": first,
-        "deviation_samples": blend.deviation,
+        "deviation_rows": blend.deviation,
     }
 
 
@@ -117,8 +117,8 @@ def _page(record: Mapping[str, Any]) -> Iterator[Block]:
     yield ""
     yield f"nothing repeats within {format_count(record['tokens_without_repeats'])} tokens"
     yield (
-        "no source is ever more than "
-        f"{record['deviation_samples']:.2f} samples of {record['seq_len']:,} tokens off its share"
+        f"no source is ever more than {record['deviation_rows']:.2f} rows"
+        f" of {record['seq_len']:,} tokens off its share"
     )
     for source in record["sources"]:
         if asked and source["epochs"] > REPEATS:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
 
-WINDOW = 16  # shards; 4 billion tokens of the usual size
+WINDOW = 16  # shards; 4 billion tokens of the usual size. Two are open: less than OPEN_SHARDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

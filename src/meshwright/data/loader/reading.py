@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.loader.batch import IGNORED, PADDING
-from meshwright.data.shards.folder import open_shard
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.int64]
     Run = tuple[int, int, int, int]  # shard, place among all tokens, first token in shard, length
-
-OPEN_SHARDS = 96  # of all sources together; 4 files each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,37 +43,23 @@ class Pieces:
 
 
 class Reader:
-    """Rows of several folders, numbered through all of them. Open shards are few and are reused."""
+    """Rows of several folders, numbered through all of them."""
 
     def __init__(self, folders: Sequence[Folder]) -> None:
         self.folders = tuple(folders)
         self.seq_len = folders[0].seq_len
         self.pad_id = folders[0].vocabulary.pad_id
-        self._places = [(folder, record) for folder in folders for record in folder.records]
-        self._bounds = bounds_of(np.array([record.rows for _, record in self._places], np.int64))
-        self._opened: OrderedDict[int, tuple[Shard, NDArray[Any]]] = OrderedDict()
-        self._checked: set[int] = set()  # looked into once, not when they are opened again
+        self._places = [(folder, i) for folder in folders for i in range(len(folder.records))]
+        rows = [record.rows for folder in folders for record in folder.records]
+        self._bounds = bounds_of(np.array(rows, dtype=np.int64))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Reader, (self.folders,)
 
     def shard(self, number: int) -> Shard:
         """A shard, numbered through the folders; InvalidInput when it is damaged."""
-        return self._shard(number)[0]
-
-    def ids(self, number: int) -> NDArray[Any]:
-        """The tokens of a shard, end to end."""
-        return self._shard(number)[1]
-
-    def _shard(self, number: int) -> tuple[Shard, NDArray[Any]]:
-        if number not in self._opened:
-            shard = open_shard(*self._places[number], check=number not in self._checked)
-            self._checked.add(number)
-            self._opened[number] = shard, shard.indexed.tokens.view(np.ndarray)  # quicker to slice
-            if len(self._opened) > OPEN_SHARDS:
-                self._opened.popitem(last=False)
-        self._opened.move_to_end(number)
-        return self._opened[number]
+        folder, inside = self._places[number]
+        return folder.shard(inside)
 
     def costs(self, rows: Numbers) -> Numbers:
         """Sum of squared piece lengths of each row [rows], padding counted as a piece."""
@@ -115,16 +97,17 @@ class Reader:
             if number < 0:
                 flat[place : place + length] = self.pad_id
             else:
-                flat[place : place + length] = self.ids(number)[start : start + length]
+                ids = self.shard(number).indexed.tokens.view(np.ndarray)  # quicker to slice
+                flat[place : place + length] = ids[start : start + length]
 
     def _advise(self, runs: Sequence[Run]) -> None:
         """Asks the system to read these stretches now, all at once, where it can be asked."""
         if not hasattr(os, "posix_fadvise"):
             return
         for number, stretches in _of_shards(runs).items():
-            folder, record = self._places[number]
-            size = self.shard(number).indexed.tokens.itemsize
-            path = folder.path / f"{record.name}.bin"
+            shard = self.shard(number)
+            size = shard.indexed.tokens.itemsize
+            path = self._places[number][0].path / f"{shard.record.name}.bin"
             with contextlib.suppress(OSError), path.open("rb") as file:
                 for start, length in stretches:
                     os.posix_fadvise(
