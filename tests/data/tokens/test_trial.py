@@ -75,7 +75,7 @@ BYTE_LEVEL_FORMS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "no splitting": ("reference", {"pre_tokenizer": LAST}),
     "no pre-tokenizer": ("reference", {"pre_tokenizer": None}),
-    "nfc": ("gigatoken", {"normalizer": {"type": "NFC"}}),
+    "nfc": ("guarded", {"normalizer": {"type": "NFC"}}),
     "nfkc": ("reference", {"normalizer": {"type": "NFKC"}}),
     "lowercase": ("reference", {"normalizer": {"type": "Lowercase"}}),
     "empty normalizers": ("gigatoken", {"normalizer": {"type": "Sequence", "normalizers": []}}),

@@ -118,6 +118,8 @@ def _check(path: Path, tokenizer: Mapping[str, Any]) -> None:
         raise refused(path, "has an empty vocabulary")
     if not isinstance(added, list) or not all(_is_added(token) for token in added):
         raise refused(path, "has added_tokens without content or id")
+    if not isinstance(tokenizer["model"].get("merges") or [], list):
+        raise refused(path, "has merges that are no list")
     values = vocabulary.values() if isinstance(vocabulary, dict) else ()
     if not all(type(value) is int and 0 <= value < 1 << 31 for value in values):
         raise refused(path, "has ids in model.vocab that are no whole numbers from 0 to 2^31")

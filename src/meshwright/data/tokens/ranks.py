@@ -173,6 +173,8 @@ def _parsed(path: Path, content: bytes) -> dict[bytes, int]:
 
 
 def _check(path: Path, ranks: Mapping[bytes, int]) -> None:
+    if b"" in ranks:
+        raise refused(path, "has a token of no bytes")
     missing = sum(bytes([byte]) not in ranks for byte in range(_BYTES))
     if missing:
         what = f"lacks {missing} of the 256 single bytes: it is no whole vocabulary"

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.tokens import copy, ends, files, trial
 from meshwright.data.tokens.barred import barred
+from meshwright.data.tokens.hostile import FIXED
+from meshwright.data.tokens.quiet import first_line, is_of_library, silenced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -63,10 +66,24 @@ class Tokenizer:
     def encode(self, documents: Documents) -> tuple[Ids, Offsets]:
         """Ids of all documents end to end, and where each document's begin: document i has
         ids[bounds[i]:bounds[i + 1]]."""
-        parts = [self.encoder.encode(documents.encoded(i)) for i in range(len(documents))]
+        parts = [self._ids(documents.encoded(i)) for i in range(len(documents))]
         lengths = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
         ids = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint32)
         return ids, bounds_of(lengths)
+
+    def _ids(self, text: bytes) -> Ids:
+        """The ids of one document; where the encoder fails on it, the reference's."""
+        try:
+            return self.encoder.encode(text)
+        except BaseException as error:
+            if not is_of_library(error):
+                raise
+        try:
+            return self.vocabulary.reference.encode(text.decode())
+        except BaseException as error:
+            if not is_of_library(error):
+                raise
+            raise _cannot(self.vocabulary.reference.name, error) from None
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text of ids, special tokens spelled out."""
@@ -90,7 +107,9 @@ def load(settings: TokenizerSource, *, library: str = "auto") -> Tokenizer:
     path = Path(settings.file).expanduser()
     settings = copy.recalled(settings, path)
     found = files.recognize(path, kind=settings.kind)
-    vocabulary, left = _without_special(_reader(found)(found, settings))
+    vocabulary = _reader(found)(found, settings)
+    _prove(found, vocabulary)
+    vocabulary, left = _without_special(vocabulary)
     eod, remarks = ends.end_of(vocabulary, given=settings.eod, file=str(found.path))
     encoder, more = trial.choose(vocabulary, library=library)
     return Tokenizer(
@@ -100,6 +119,24 @@ def load(settings: TokenizerSource, *, library: str = "auto") -> Tokenizer:
         pad_id=ends.pad_of(vocabulary, eod=eod),
         remarks=(*remarks, *left, *more),
     )
+
+
+def _prove(found: Found, vocabulary: Vocabulary) -> None:
+    """InvalidInput for a vocabulary with which its own library cannot encode text."""
+    try:
+        with silenced():
+            for text in FIXED:
+                vocabulary.reference.encode(text)
+    except BaseException as error:
+        if not is_of_library(error):
+            raise
+        what = _cannot(vocabulary.reference.name, error).message
+        raise files.refused(found.path, what, hint="fetch the file again") from None
+
+
+def _cannot(library: str, error: BaseException) -> MeshwrightError:
+    message = f"{library} cannot encode a text with this vocabulary: {first_line(error)}"
+    return MeshwrightError(message, hint="report it to the library, with the text")
 
 
 def _without_special(vocabulary: Vocabulary) -> tuple[Vocabulary, tuple[str, ...]]:

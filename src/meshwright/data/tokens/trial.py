@@ -11,6 +11,7 @@ from meshwright.base.words import shown
 from meshwright.data.tokens.fast import Guarded, ends_in_blanks, holding
 from meshwright.data.tokens.hostile import samples
 from meshwright.data.tokens.quiet import first_line, is_of_library, silenced
+from meshwright.data.tokens.recent import probes, unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,10 +59,10 @@ def _tried(
             fast: Encoder = make()
             wrong = first_difference(fast, vocabulary.reference, texts=texts)
             for near in _guards(vocabulary) if wrong is not None else ():
-                fast = Guarded(fast, vocabulary.reference, near)
-                wrong = first_difference(fast, vocabulary.reference, texts=texts)
+                guarded = Guarded(fast, vocabulary.reference, near)
+                wrong = first_difference(guarded, vocabulary.reference, texts=texts)
                 if wrong is None:
-                    break
+                    return guarded, ""
     except BaseException as error:
         if not is_of_library(error):
             raise
@@ -71,9 +72,11 @@ def _tried(
 
 def _guards(vocabulary: Vocabulary) -> Iterator[Callable[[bytes, Ids], bool]]:
     """What tells documents that gigatoken may get wrong, where it gets some wrong."""
-    yield ends_in_blanks
+    each: list[Callable[[bytes, Ids], bool]] = [unsettled, ends_in_blanks]
     if vocabulary.extra:
-        yield holding(vocabulary.extra.values())
+        each.append(holding(vocabulary.extra.values()))
+    yield from each
+    yield lambda text, ids: any(near(text, ids) for near in each)
 
 
 def battery(vocabulary: Vocabulary) -> tuple[str, ...]:
@@ -81,7 +84,7 @@ def battery(vocabulary: Vocabulary) -> tuple[str, ...]:
     added = [*vocabulary.extra, *vocabulary.special]
     tokens = [*added[:200], *vocabulary.pieces]
     joined = ("".join(vocabulary.pieces), " ".join(vocabulary.pieces), "\n".join(added[:400]))
-    return (*samples(TRIED, tokens=tokens), *joined)
+    return (*samples(TRIED, tokens=tokens), *joined, *probes())
 
 
 def first_difference(encoder: Encoder, reference: Reference, *, texts: Sequence[str]) -> str | None:
