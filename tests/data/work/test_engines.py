@@ -83,12 +83,16 @@ def interrupted_soon():
 
 
 def test_an_interruption_ends_the_workers_at_once(job, tmp_path: Path, interrupted_soon) -> None:
-    engine = Processes(job, 2, lock=tmp_path / "lock")
-    started = time.monotonic()
     pids: list[int] = []
-    with pytest.raises(KeyboardInterrupt), engine:
-        pids += [worker.process.pid for worker in engine._pool]
-        engine.run(stage(run_wait), [1, 2], print)
+
+    def work() -> None:
+        with Processes(job, 2, lock=tmp_path / "lock") as engine:
+            pids.extend(worker.process.pid for worker in engine._pool)
+            engine.run(stage(run_wait), [1, 2], print)
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert time.monotonic() - started < 20
     assert len(pids) == 2
     for pid in pids:

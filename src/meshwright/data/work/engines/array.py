@@ -46,8 +46,9 @@ class Array:
             for number in found:
                 on_done(number, 0.0)
             missing = [number for number in missing if number not in set(found)]
-            for owner in {number % part.count: number for number in reversed(missing)}.items():
-                self.board.check(owner[0], f"unit {owner[1]} of {stage.name}")
+            owed = {number % part.count: number for number in reversed(missing)}
+            for owner, number in sorted(owed.items()):
+                self.board.check(owner, f"unit {number} of {stage.name}")
             if missing:
                 time.sleep(pause_s)
                 pause_s = _LOOK_S[0] if found else min(2 * pause_s, _LOOK_S[1])
