@@ -16,7 +16,14 @@ from scan_units import scanned_job
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.data.settings import Dedup, Mix, Output, Pack, TokenizerSource
 from meshwright.data.shards import writing
-from meshwright.data.stages.arrange import by_unit, column_name, held_out, run_arrange, shards_of
+from meshwright.data.stages.arrange import (
+    by_unit,
+    column_name,
+    held_out,
+    key_arrange,
+    run_arrange,
+    shards_of,
+)
 from meshwright.data.stages.emit import emit_units, key_emit, run_emit
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.scanned import scanned
@@ -227,6 +234,14 @@ def test_the_key_of_a_shard_changes_with_its_packing(tmp_path: Path) -> None:
     other = replace(job, build=replace(job.build, pack=Pack(seq_len=64)))
     assert key_emit(job, 0) != key_emit(other, 0)
     assert key_emit(job, 0) != key_emit(job, 1)
+
+
+def test_the_key_of_an_arrangement_changes_with_the_sources(tmp_path: Path) -> None:
+    job = tokenized_job(tmp_path, UNITS, source_of=(0, 0, 1, 1), weights=(0.5, 0.5))
+    inputs = tuple(replace(one, source=n > 0) for n, one in enumerate(job.inputs))
+    other_seed = replace(job, build=replace(job.build, seed=1))
+    changed = [job, replace(job, inputs=inputs), other_seed]
+    assert len({key_arrange(each, 0) for each in changed}) == 3
 
 
 def test_tokens_that_were_cut_off_are_told(tmp_path: Path) -> None:

@@ -57,7 +57,8 @@ def key_arrange(job: Job, _number: int) -> str:
     weights = [source.weight for source in build.sources]
     read = keys_read(job.store, "tokenize", [unit.number for unit in job.units])
     settings = [build.mix, build.seed, build.validation, build.output.shard_tokens]
-    return key_of("arrange", weights, settings, read)
+    source_of = [found.source for found in job.inputs]
+    return key_of("arrange", weights, source_of, settings, read)
 
 
 def run_arrange(job: Job, number: int) -> None:
