@@ -35,6 +35,8 @@ class Loading:
     pad_last: bool | None = None  # ... or filled up with samples seen before
     packed: bool | None = None  # several documents in one sequence
     document_mask: bool | None = None  # ... that do not attend to each other
+    packed_seq_len: int | None = None  # tokens of the rows that they were packed into
+    token_ids: int | None = None  # ids of the vocabulary that the data is in
     mock_data: bool | None = None
     read_amplification: float | None = None  # bytes read per byte used
 

@@ -241,7 +241,7 @@ def test_facts_make_no_finding_of_other_sections() -> None:
     before = [finding.code for finding in check(job)]
     with_facts(job, corpus, feed)
     assert [finding.code for finding in check(job)] == before
-    assert findings_of(with_facts(job, corpus, feed), corpus) == []
+    assert findings_of(with_facts(job, corpus, feed)) == []
 
 
 def test_a_plan_that_cannot_be_laid_has_findings_and_no_rates() -> None:
@@ -308,8 +308,10 @@ def test_rows_of_another_length_are_an_error(folder: Path) -> None:
 def test_ids_beyond_the_models_table_are_an_error(folder: Path) -> None:
     job = job_of(model="gpt2", tp=1, pp=1, nodes=1)
     corpus = replace(built(folder), vocab_size=60_000, seq_len=8192)
-    messages = [finding.message for finding in findings_of(with_facts(job, corpus), corpus)]
-    assert any("60,000 ids, but the model has 50,257 embeddings" in text for text in messages)
+    messages = [finding.message for finding in findings_of(with_facts(job, corpus))]
+    assert any(
+        "60,000 ids in the data's vocabulary, but 50,257 embeddings" in text for text in messages
+    )
 
 
 def test_a_folder_without_a_plan_has_its_files_judged(folder: Path) -> None:

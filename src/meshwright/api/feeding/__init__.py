@@ -87,7 +87,7 @@ def plan_data(asked: Asked, job: Job | str | Path | None = None) -> DataPlan:
     if known is not None:
         known = _lengthened(known, train_tokens)
         feed, saves = _under_plan(known, corpus, asked, assumed)
-        findings = findings_of(with_facts(known, corpus, feed), corpus)
+        findings = findings_of(with_facts(known, corpus, feed))
     else:
         findings = findings_without_plan(corpus)
     return DataPlan(
@@ -112,7 +112,7 @@ def data_findings(data: str | Path | Corpus, job: Job | str | Path | None = None
     if job is None:
         return findings_without_plan(corpus)
     known = read_job(job)
-    return findings_of(with_facts(known, corpus), corpus)
+    return findings_of(with_facts(known, corpus))
 
 
 def _corpus(asked: Asked, job: Job | None, assumed: list[str]) -> Corpus:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.finding import Finding, Severity
+from meshwright.base.finding import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from meshwright.api.feeding.corpus import Corpus
     from meshwright.api.feeding.reading import Feed
+    from meshwright.base.finding import Finding
     from meshwright.plan.job import Job, Loading
     from meshwright.rules.rule import Rule
 
@@ -36,6 +35,8 @@ def with_facts(job: Job, corpus: Corpus, feed: Feed | None = None) -> Job:
         "dataset_tokens": corpus.tokens,
         "tokens_dtype_bytes": corpus.token_bytes,
         "packed": True,
+        "packed_seq_len": corpus.seq_len,
+        "token_ids": corpus.vocab_size,
     }
     if corpus.document_tokens_cv is not None:
         own["doc_len_cv"] = corpus.document_tokens_cv
@@ -60,15 +61,12 @@ def _unstated(loading: Loading, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if getattr(loading, name) is None}
 
 
-def findings_of(job: Job, corpus: Corpus) -> list[Finding]:
-    """What the rules on data have against a job with facts, and what fits it and the corpus badly.
-
-    Errors first, then by code.
-    """
+def findings_of(job: Job) -> list[Finding]:
+    """What the rules on data have against a job with facts; errors first, then by code."""
     from meshwright.rules.rule import all_rules, check
 
     rules = [rule for rule in all_rules() if _is_on_data(rule)]
-    found = [*_misfits(job, corpus), *check(job, rules)]
+    found = [_in_words_of_build(finding, job) for finding in check(job, rules)]
     return sorted(found, key=lambda finding: (-int(finding.severity), finding.code))
 
 
@@ -94,26 +92,11 @@ def findings_without_plan(corpus: Corpus) -> list[Finding]:
     return check(with_facts(job, corpus), filter(None, map(find_rule, _ON_FILES)))
 
 
-def _misfits(job: Job, corpus: Corpus) -> Iterator[Finding]:
-    """Rows of another length than the plan's, ids that the model has no embedding for."""
-    work, vocab_size = job.workload, job.model.vocab_size
-    if corpus.seq_len != work.seq_len:
-        yield Finding(
-            message=f"rows of {corpus.seq_len:,} tokens, but the plan trains on {work.seq_len:,}",
-            severity=Severity.ERROR if corpus.folder else Severity.WARNING,
-            file=corpus.folder,
-            key="seq_len",
-            value=corpus.seq_len,
-            reason="a row is one sequence of the batch",
-            hint=f"build with --seq-len {work.seq_len}, or plan for seq_len = {corpus.seq_len}",
-        )
-    if corpus.vocab_size > vocab_size > 0:
-        yield Finding(
-            message=f"{corpus.vocab_size:,} ids, but the model has {vocab_size:,} embeddings",
-            severity=Severity.ERROR,
-            file=corpus.folder,
-            key="vocab_size",
-            value=corpus.vocab_size,
-            reason="an id beyond the table stops training with an index error on the device",
-            hint="build with the model's own tokenizer",
-        )
+def _in_words_of_build(finding: Finding, job: Job) -> Finding:
+    """The finding with what to type to `data build`, where that is what helps."""
+    loading, seq_len = job.workload.loading, job.workload.seq_len
+    hints = {
+        "DAT347": f"build with --seq-len {seq_len}, or plan for seq_len = {loading.packed_seq_len}",
+        "DAT348": "build with the model's own --tokenizer",
+    }
+    return finding.replace(hint=hints.get(finding.code, finding.hint))
