@@ -50,7 +50,7 @@ def test_where_memory_cannot_be_seen_text_is_counted(
 
 @given(
     ids=st.lists(st.integers(0, 2**32 - 1), max_size=20),
-    tokens=st.sets(st.integers(0, 2**20), min_size=1, max_size=5),
+    tokens=st.sets(st.integers(0, 2**20) | st.integers(0, 2**31), min_size=1, max_size=5),
 )
 def test_holding_is_membership(ids: list[int], tokens: set[int]) -> None:
     near = fast.holding(tokens)

@@ -135,6 +135,10 @@ def test_tekken_ids_stand_behind_its_special_tokens(ranks: bytes, tmp_path: Path
     ids, _ = tokenizer.encode(documents_of(["text </s>"]))
     assert ids.min() >= 30
     assert tokenizer.decode([*ids, 2]) == "text </s></s>"
+    huge = {**config, "default_vocab_size": 2**40}
+    path.write_text(json.dumps({"config": huge, "vocab": entries}))
+    with pytest.raises(InvalidInput, match="lacks some of the ranks"):
+        load(TokenizerSource(file=str(path)))
     path.write_text(json.dumps({"config": config, "vocab": entries[:-100]}))
     with pytest.raises(InvalidInput, match="lacks some of the ranks"):
         load(TokenizerSource(file=str(path)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from meshwright.data.tokens.patterns import IN_JSON
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from numpy.typing import NDArray
+
     from meshwright.data.tokens.vocabulary import Encoder, Ids, Reference
 
 LOOKED_BYTES = 8 << 20  # text between two looks at the memory in use
@@ -24,6 +27,7 @@ GROWTH_BYTES = 160 << 20  # of it, at which the cache is dropped
 UNSEEN_BYTES = 64 << 20  # text after which it is dropped where memory cannot be seen
 _PAGE_BYTES = 4096
 _TAIL_BYTES = 1 << 16
+_LARGEST_TABLE = 1 << 22
 _LAST_BLANKS = re.compile(r"[\r\n]\s*[^\S\r\n]\Z")
 
 
@@ -85,16 +89,24 @@ class Guarded:
 def holding(tokens: Collection[int]) -> Callable[[bytes, Ids], bool]:
     """Whether some of these ids were given: what surrounds added tokens is where libraries
     differ."""
-    first = min(tokens)
-    marked = np.zeros(max(tokens) - first + 2, dtype=np.bool_)
-    marked[np.array([*tokens]) - first] = True
+    first, sought = min(tokens), np.array([*tokens], dtype=np.int64)
+    span = max(tokens) - first + 1
+    if span > _LARGEST_TABLE:
+        return partial(_holds, sought)
+    marked = np.zeros(span + 1, dtype=np.bool_)
+    marked[sought - first] = True
+    return partial(_holds_marked, marked, np.uint32(first))
 
-    def near(text: bytes, ids: Ids) -> bool:
-        del text
-        places = np.minimum(ids - np.uint32(first), np.uint32(len(marked) - 1))  # wraps round
-        return bool(marked[places].any())
 
-    return near
+def _holds(sought: NDArray[np.int64], text: bytes, ids: Ids) -> bool:
+    del text
+    return bool(np.isin(ids, sought).any())
+
+
+def _holds_marked(marked: NDArray[np.bool_], first: np.uint32, text: bytes, ids: Ids) -> bool:
+    """By a table of the ids from `first` on; smaller ones wrap round to its end."""
+    del text
+    return bool(marked[np.minimum(ids - first, np.uint32(len(marked) - 1))].any())
 
 
 def ends_in_blanks(text: bytes, ids: Ids) -> bool:

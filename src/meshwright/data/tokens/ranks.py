@@ -112,7 +112,7 @@ def read_tekken(found: Found, settings: TokenizerSource) -> Vocabulary:
         ranks = {base64.b64decode(e["token_bytes"], validate=True): int(e["rank"]) for e in entries}
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
         raise refused(found.path, "is no whole tekken.json", reason=repr(error)[:200]) from None
-    if not 0 <= shift < MOST_IDS or set(ranks.values()) != set(range(count)):
+    if not 0 <= shift < MOST_IDS or len(ranks) != count or {*ranks.values()} != {*range(count)}:
         raise refused(found.path, "lacks some of the ranks that its config states")
     _check(found.path, ranks)
     return _vocabulary(found, ranks, pattern, special, shift=shift, eod="</s>", kept={})
