@@ -109,12 +109,18 @@ def cut_short(text: str, draw: random.Random) -> str:
     return text[spans[first][0] : spans[min(first + count, len(spans)) - 1][1]]
 
 
+def read(path: Path) -> Iterator[str]:
+    """The texts of a file."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line)["text"]
+
+
 def texts_of(corpus: Path, mb: float) -> Iterator[str]:
     """The first `mb` MB of the corpus, of documents of at least 60 words."""
     room = mb * 1e6
     for part in sorted(corpus.glob("part-*.jsonl")):
-        for line in part.open(encoding="utf-8"):
-            text = json.loads(line)["text"]
+        for text in read(part):
             if len(WORD.findall(text[:2000])) >= 60:
                 room -= len(text.encode())
                 yield text
@@ -191,7 +197,7 @@ def precision(
     path: Path, found: dict[str, dict[str, Any]], planted: Iterable[Planted]
 ) -> dict[str, float]:
     """Of a sample of the documents that each program drops, the share that repeats another."""
-    sets = [shingles(json.loads(line)["text"]) for line in path.open(encoding="utf-8")]
+    sets = [shingles(text) for text in read(path)]
     known: dict[int, set[int]] = {}
     told = [pair for one in found.values() for pair in one.get("pairs", ())]
     for one, other in [*told, *((pair.first, pair.second) for pair in planted)]:
@@ -235,8 +241,7 @@ def measure(corpus: Path, scratch: Path, *, mb: float, python: str) -> dict[str,
             "recall_below_0.8": recall((p for p in planted if p.similarity < 0.8), dropped),
             "precision": shares.get(name),
         }
-    with path.open("rb") as file:
-        documents = sum(1 for _ in file)
+    documents = sum(1 for _ in read(path))
     pairs = sum(pair.similarity >= 0.8 for pair in planted)
     return {"mb": size_mb, "documents": documents, "pairs": pairs, "programs": rows}
 
@@ -250,7 +255,7 @@ def failures(found: dict[str, Any]) -> list[str]:
         if rows["ours"][name] < TARGETS[name]
     ]
     for name in ("rensa", "datatrove"):
-        ratio = rows[name].get("ratio")
+        ratio = rows.get(name, {}).get("ratio")
         if ratio is not None and ratio < TARGETS[f"{name}_ratio"]:
             missed.append(f"{name}: {ratio:.1f}x")
     return missed

@@ -42,8 +42,8 @@ def band_keys(table: Words, settings: Dedup) -> Hashes:
     """The keys of each document and then its sketch: uint64 [documents, key_columns(settings)].
 
     The first `bands` columns are the keys, 0 for a document without words. The others hold the low
-    byte of each minimum, its sketch (see `likely`). The
-    array is in Fortran order, so that a column of it is read at one go.
+    byte of each minimum, its sketch (see `likely`). The array is in Fortran order, so that a column
+    of it is read at one go.
     """
     hashes, bounds = shingles_of(table, settings.shingle_words)
     keys = np.zeros((len(bounds) - 1, key_columns(settings)), dtype=np.uint64, order="F")
