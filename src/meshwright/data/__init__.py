@@ -30,6 +30,8 @@ _HOME = {
     "plan_job": "meshwright.data.building",
     "read_build": "meshwright.data.reading",
     "read_manifest": "meshwright.data.shards.manifest",
+    "stats": "meshwright.data.shards.stats",
+    "verify": "meshwright.data.shards.verify",
     "write_build": "meshwright.data.reading",
 }
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "plan_job",
     "read_build",
     "read_manifest",
+    "stats",
+    "verify",
     "write_build",
 ]
 
@@ -54,6 +58,8 @@ if TYPE_CHECKING:
     from meshwright.data.settings import Build
     from meshwright.data.shards.folder import Folder, open_folder
     from meshwright.data.shards.manifest import Manifest, read_manifest
+    from meshwright.data.shards.stats import stats
+    from meshwright.data.shards.verify import verify
     from meshwright.data.work.progress import Progress
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_duration, format_rate
+from meshwright.report.shards import packing_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -161,4 +162,5 @@ def _output(folder: str, manifest: Manifest) -> Iterator[Block]:
             f"{format_count(tokens)} tokens in {rows:,} rows of {packed.seq_len:,} "
             f"({packed.strategy}, {fill:.2%} full), {len(manifest.shards):,} shards"
         )
+        yield packing_line(manifest)
     yield f"{len(manifest.files):,} files, {format_bytes(size)}, in {folder}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -218,3 +219,10 @@ def test_few_shards_are_open_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
         held(folder, shards)
         assert len(folder._opened) == 2
     assert len(folder.costs) == len(folder)
+
+
+def test_a_pipe_in_place_of_a_plan(small: Path) -> None:
+    (small / "train-00000.rows.npy").unlink()
+    os.mkfifo(small / "train-00000.rows.npy")
+    with pytest.raises(InvalidInput, match="is no file"):
+        open_folder(small).row(0)

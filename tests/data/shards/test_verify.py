@@ -171,6 +171,15 @@ def test_folders_and_pipes_in_place_of_files(built: Path) -> None:
     assert any("is no file" in line for line in told(built))
 
 
+def test_a_manifest_that_is_no_file(built: Path) -> None:
+    (built / MANIFEST).unlink()
+    os.mkfifo(built / MANIFEST)
+    assert "is no file" in told(built)[0]
+    (built / MANIFEST).unlink()
+    (built / MANIFEST).symlink_to("/dev/zero")
+    assert "is no file" in told(built)[0]
+
+
 def test_no_folder_at_all(tmp_path: Path) -> None:
     assert "manifest.json cannot be read" in told(tmp_path)[0]
     assert "manifest.json cannot be read" in told(tmp_path / "none")[0]

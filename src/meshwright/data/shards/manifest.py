@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 1
-LARGEST_BYTES = 1 << 30
+LARGEST_BYTES = 512 << 20
 _BUILD = "meshwright data build makes such a folder"
 
 
@@ -165,6 +165,8 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder; InvalidInput when there is none, or it was changed."""
     path = folder / MANIFEST
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise _wrong(path, "is no file")
         if path.stat().st_size > LARGEST_BYTES:
             raise _wrong(path, "is larger than any manifest")
         text = path.read_bytes()

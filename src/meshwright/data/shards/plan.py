@@ -58,6 +58,8 @@ def read_column(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     Its header must be the one that NumPy writes for that column.
     """
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise damaged(path, "is no file")
         with path.open("rb") as file:
             head = file.read(_LONGEST_HEADER)
             size = file.seek(0, 2)
