@@ -37,6 +37,21 @@ class Slow:
         return self.reference.encode(text.decode())
 
 
+class Remembered:
+    """A reference that encodes no text twice; for the short time of a trial."""
+
+    def __init__(self, inner: Reference) -> None:
+        self.name, self.decode = inner.name, inner.decode
+        self._inner = inner
+        self._ids: dict[str, Ids] = {}
+
+    def encode(self, text: str) -> Ids:
+        """The ids of one text."""
+        if text not in self._ids:
+            self._ids[text] = self._inner.encode(text)
+        return self._ids[text]
+
+
 def choose(vocabulary: Vocabulary, *, library: str = "auto") -> tuple[Encoder, tuple[str, ...]]:
     """The encoder to use, with a remark where it is the slow one."""
     slow = Slow(vocabulary.reference)
@@ -57,10 +72,11 @@ def _tried(
     try:
         with silenced():
             fast: Encoder = make()
-            wrong = first_difference(fast, vocabulary.reference, texts=texts)
+            known = Remembered(vocabulary.reference)
+            wrong = first_difference(fast, known, texts=texts)
             for near in _guards(vocabulary) if wrong is not None else ():
                 guarded = Guarded(fast, vocabulary.reference, near)
-                wrong = first_difference(guarded, vocabulary.reference, texts=texts)
+                wrong = first_difference(guarded, known, texts=texts)
                 if wrong is None:
                     return guarded, ""
     except BaseException as error:
