@@ -28,7 +28,7 @@ from meshwright.data.settings import (
 )
 from meshwright.data.work.lock import locked
 
-RUN = "build.json"  # what a run took: the one file that differs
+RUN = ".build.json"  # what a run took: the one file that differs
 
 
 def settings(corpus: Path, tokenizer: Path, folder: Path, **changes: object) -> Build:
@@ -91,6 +91,7 @@ def test_any_number_of_workers_makes_the_same_bytes(
 def test_size_of_batches_does_not_matter(corpus, tokenizer_file, tmp_path: Path, reference) -> None:
     folder = tmp_path / "shards"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("meshwright.data.source.opening.CHUNK_BYTES", 3000)
         patch.setattr("meshwright.data.source.rows.BATCH_BYTES", 3000)
         build(settings(corpus, tokenizer_file, folder), engine="inline")
     assert contents(folder) == reference

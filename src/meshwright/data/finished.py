@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.stages.layout import Job
 
-RECORD = "build.json"  # what the folder is made from, and how long that took
+RECORD = ".build.json"  # what the folder is made from, and how long that took
 
 
 def build_key(job: Job) -> str:

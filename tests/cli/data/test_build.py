@@ -34,7 +34,7 @@ def test_from_flags_to_cleaned_text(raw: Path, capsys) -> None:
     out = capsys.readouterr().out
     assert "39 of 40 documents kept (97.5%)" in out
     assert "exact_duplicate" in out
-    assert {"manifest.json", "documents.parquet", "build.json"} <= set(os.listdir("out"))
+    assert {"manifest.json", "documents.parquet", ".build.json"} <= set(os.listdir("out"))
     assert run(["data", "build", "raw/a.jsonl", "-o", "out", "--workers", "1", "--resume"]) == 0
     assert "39 of 40 documents kept" in capsys.readouterr().out
 
