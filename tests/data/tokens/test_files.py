@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.data.documents import documents_of
 from meshwright.data.settings import TokenizerSource
 from meshwright.data.tokens.files import recognize
 from meshwright.data.tokens.tokenizer import load
@@ -122,3 +123,50 @@ def test_damaged_files_load_or_are_refused_with_a_finding(
     except InvalidInput as caught:
         error = caught
     assert error is None or (error.findings[0].message and error.hint)
+
+
+ODD = (None, True, 0, -1, 2**40, "", "a b c", [], {}, [None], {"type": "NFC"}, "Unigram", [["a"]])
+
+
+def mutated(tokenizer: dict[str, Any], chance: random.Random) -> dict[str, Any]:
+    """The same with a value somewhere in it replaced or taken out."""
+    made = json.loads(json.dumps(tokenizer))
+    node: Any = made
+    while True:
+        key = chance.choice(list(node)) if isinstance(node, dict) else chance.randrange(len(node))
+        inner = node[key]
+        if isinstance(inner, dict | list) and inner and chance.random() < 0.8:
+            node = inner
+        elif chance.random() < 0.3:
+            del node[key]
+            return dict(made)
+        else:
+            node[key] = chance.choice(ODD)
+            return dict(made)
+
+
+@pytest.mark.parametrize("form", ["byte_level", "llama_like", "unigram"])
+def test_odd_values_load_or_are_refused_with_a_finding(
+    form: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    tokenizer, refusals = request.getfixturevalue(form), 0
+    path = tmp_path / "tokenizer.json"
+    for seed in range(40):
+        path.write_text(json.dumps(mutated(tokenizer, random.Random(seed))))
+        try:
+            loaded = load(TokenizerSource(file=str(path), eod="0"))
+        except InvalidInput as caught:
+            refusals += bool(caught.findings[0].message and caught.hint)
+        else:
+            ids, bounds = loaded.encode(documents_of(["the fox", ""]))
+            assert bounds.tolist() == [0, len(ids), len(ids)]
+            refusals += 1
+    assert refusals == 40
+
+
+def test_a_list_for_a_normalizer_is_not_left_to_gigatoken(
+    byte_level: dict[str, Any], written: Callable[..., Path]
+) -> None:
+    from meshwright.data.tokens import admission
+
+    assert "not known" in admission.refusal({**byte_level, "normalizer": [1]})

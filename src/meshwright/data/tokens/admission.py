@@ -18,6 +18,13 @@ _SPLITS = {("Isolated", False), ("Removed", True)}  # both keep all that matches
 
 def refusal(tokenizer: Mapping[str, Any]) -> str:
     """Why gigatoken may not be asked, "" where it may."""
+    try:
+        return _refusal(tokenizer)
+    except (AttributeError, KeyError, TypeError, ValueError):  # tokenizers takes many spellings
+        return "this form of tokenizer.json is not known"
+
+
+def _refusal(tokenizer: Mapping[str, Any]) -> str:
     model = tokenizer["model"]
     kind = model.get("type", "BPE" if "merges" in model else "another model")
     if kind != "BPE":
