@@ -24,10 +24,11 @@ from meshwright.data.stages.arrange import (
     run_arrange,
     shards_of,
 )
-from meshwright.data.stages.emit import emit_units, key_emit, run_emit
-from meshwright.data.stages.layout import Job
+from meshwright.data.stages.emit import TokensOfUnits, emit_units, key_emit, run_emit
+from meshwright.data.stages.layout import PLACED, Job
 from meshwright.data.stages.scanned import scanned
 from meshwright.data.stages.tokenize import run_tokenize
+from meshwright.data.work.store import Store
 
 
 def tokenized_job(
@@ -264,3 +265,23 @@ def test_places_by_unit() -> None:
     found = {unit: here.tolist() for unit, here in by_unit(np.array([5, 2, 5, 5, 0]))}
     assert found == {0: [4], 2: [1], 5: [0, 2, 3]}
     assert list(by_unit(np.zeros(0, dtype=int))) == []
+
+
+def test_wide_ids_are_gathered(tmp_path: Path) -> None:
+    store, rng = Store(tmp_path), np.random.default_rng(0)
+    units = [[rng.integers(0, 2**31, n).astype(np.int32) for n in sizes] for sizes in ([3, 9], [5])]
+    for number, documents in enumerate(units):
+        with store.writing("tokenize", number, key="") as draft:
+            draft.write_column("tokens", np.concatenate(documents))
+    placed = np.array([(1, 0, 0, 5), (0, 1, 3, 9), (0, 0, 0, 3)], dtype=PLACED)
+    tokens = TokensOfUnits(store, placed, np.dtype("<i4"))
+    out = np.zeros(8, dtype="<i4")
+    pieces = (np.array([1, 0, 2]), np.array([4, 0, 1]), np.array([5, 1, 2]))
+    tokens.fill(out, np.array([3, 0, 1]), pieces)
+    wanted = [units[1][0][:1], units[0][0][1:3], units[0][1][4:9]]
+    assert out.tolist() == np.concatenate(wanted).tolist()
+    assert tokens.at(np.array([0, 1]), np.array([4, 8])).tolist() == [
+        units[1][0][4],
+        units[0][1][8],
+    ]
+    assert tokens.at(np.array([], dtype=int), np.array([], dtype=int)).tolist() == []

@@ -47,16 +47,19 @@ def layout_of(strategy: str, layout: str) -> str:
     return "rows" if strategy == "best-fit" else "documents"
 
 
-def fills(lengths: NDArray[np.integer], seq_len: int) -> dict[str, Fill]:
-    """All strategies on the same documents, by name."""
+def fills(
+    lengths: NDArray[np.integer], seq_len: int, *, made: Mapping[str, Rows] | None = None
+) -> dict[str, Fill]:
+    """All strategies on the same documents, by name; `made` are packings that are there already."""
     tokens = int(lengths.sum(dtype=np.int64))
-    long = int(np.count_nonzero(lengths > seq_len))
+    longer = int(np.count_nonzero(lengths > seq_len))
+    best = (made or {}).get("best-fit")
     rows = {
         "concatenate": -(-tokens // seq_len),
-        "best-fit": len(best_fit(lengths, seq_len)),
+        "best-fit": len(best_fit(lengths, seq_len) if best is None else best),
         "padded": int((-(-lengths.astype(np.int64) // seq_len)).sum()),
     }
-    cut = {"concatenate": count_cut(lengths, seq_len), "best-fit": long, "padded": long}
+    cut = {"concatenate": count_cut(lengths, seq_len), "best-fit": longer, "padded": longer}
     return {
         name: Fill(rows=n, tokens=tokens, padding=n * seq_len - tokens, cut=cut[name])
         for name, n in rows.items()

@@ -101,33 +101,46 @@ def _padding(shard: Shard, folder: Folder) -> Iterator[tuple[str, str]]:
 
 def _documents(shard: Shard, folder: Folder) -> Iterator[tuple[str, str]]:
     """The pieces of each document are all of it, end in EOD, and know what follows them."""
-    order = shard.by_document
-    pieces = np.asarray(shard.plan.pieces)[order]
-    count = shard.record.documents
-    if len(pieces) and (pieces["document"][-1] >= count):
-        yield ".pieces.npy", f"names document {int(pieces['document'][-1]):,} of {count:,}"
+    pieces = np.asarray(shard.plan.pieces)[shard.by_document]
+    if not len(pieces):
         return
-    goes_on = np.append(pieces["document"][1:] == pieces["document"][:-1], False)[: len(pieces)]
+    documents = pieces["document"]
+    if documents[-1] >= shard.record.documents:
+        yield ".pieces.npy", f"names document {int(documents[-1]):,}, which is not there"
+        return
+    goes_on = np.append(documents[1:] == documents[:-1], False)
+    complaint = _parts(shard, pieces, goes_on, whole=folder.packed.layout == "documents")
+    if complaint:
+        yield ".pieces.npy", complaint
+        return
+    yield from _followers(shard, pieces, goes_on, eod_id=folder.vocabulary.eod_id)
+
+
+def _parts(shard: Shard, pieces: NDArray[Any], goes_on: NDArray[np.bool_], *, whole: bool) -> str:
+    """Whether pieces follow each other from the start of their document, `whole` to its end."""
     ends = pieces["offset"].astype(np.int64) + pieces["length"]
-    expected = np.zeros(len(pieces), dtype=np.int64)
-    expected[1:] = np.where(goes_on[:-1], ends[:-1], 0)
-    if (pieces["offset"] != expected).any():
-        place = int(np.argmax(pieces["offset"] != expected))
-        document = int(pieces["document"][place])
-        yield ".pieces.npy", f"has a part of document {document:,} twice or not at all"
-        return
-    if (
-        folder.packed.layout == "documents"
-        and (ends[~goes_on] != shard.indexed.lengths[pieces["document"][~goes_on]]).any()
-    ):
-        yield ".pieces.npy", "leaves out the end of a document"
+    expected = np.append(0, np.where(goes_on, ends, 0)[:-1])
+    wrong = pieces["offset"] != expected
+    if wrong.any():
+        document = int(pieces["document"][np.argmax(wrong)])
+        return f"has a part of document {document:,} twice or not at all"
+    lengths = shard.indexed.lengths
+    if whole and (ends[~goes_on] != lengths[pieces["document"][~goes_on]]).any():
+        return "leaves out the end of a document"
+    return ""
+
+
+def _followers(
+    shard: Shard, pieces: NDArray[Any], goes_on: NDArray[np.bool_], *, eod_id: int
+) -> Iterator[tuple[str, str]]:
+    """`next` is the first token of the next piece, and the last piece ends in EOD."""
     first, last = _borders(shard, pieces)
-    follows = np.full(len(pieces), -1, dtype=np.int64)
-    follows[:-1] = np.where(goes_on[:-1], first[1:], -1)
-    if (pieces["next"] != follows).any():
-        place = int(order[np.argmax(pieces["next"] != follows)])
-        yield ".pieces.npy", f"piece {place:,} names another token than the one that follows it"
-    if (last[~goes_on] != folder.vocabulary.eod_id).any():
+    follows = np.where(goes_on, np.append(first[1:], -1), -1)
+    wrong = pieces["next"] != follows
+    if wrong.any():
+        piece = int(shard.by_document[np.argmax(wrong)])
+        yield ".pieces.npy", f"names another token behind piece {piece:,} than the one there"
+    if (last[~goes_on] != eod_id).any():
         yield ".bin", "has a document that does not end in the end of text"
 
 

@@ -92,7 +92,7 @@ def write_shard(prefix: Path, tokens: Tokens, *, form: Form, number: int) -> Sha
         pieces=len(piece),
         cost=int(row["cost"].sum()),
         largest_cost=int(row["cost"].max(initial=0)),
-        fills=fills(lengths, form.pack.seq_len),
+        fills=fills(lengths, form.pack.seq_len, made={form.pack.strategy: made}),
     )
 
 
