@@ -6,10 +6,10 @@ A folder of two shards is made of documents of lognormal length (median 600 toke
 packed into rows of 4,096. Ours reads it step by step in one process without a thread: token ids,
 labels, position ids, and under masks document ids and cu_seqlens, as int64. The peers run in the
 interpreter of --peers-python, each in a process of its own (peers/loaders.py), over the same tokens
-in their own format, shuffled, for the same number of rows: Megatron's GPTDataset (one with
+in their own format, shuffled, for the same number of rows: Megatron's GPTDataset (of
 megatron-core), litdata, mosaicml-streaming. The last two know neither labels nor documents: their
-rows are stored token ids, as they lie. Files lie in the page cache. CPU seconds are those of the process;
-medians of several runs.
+rows are stored token ids, as they lie. Files lie in the page cache. CPU seconds are those of the
+process; medians of several runs.
 
 Waiting is measured behind steps that sleep: the share of the time in which `next` was waited for.
 `imbalance` is the cost of the costliest rank over the mean, rows as they come and dealt by cost.

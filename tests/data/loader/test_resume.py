@@ -1,6 +1,7 @@
 """Every sample exactly once, whatever the ranks, and wherever a run stops and goes on."""
 
 import json
+import os
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.data.loader import Loader
+from meshwright.data.loader.reading import OPEN_SHARDS
 from meshwright.data.mix import blend_text, make_blend
 
 layouts = st.builds(
@@ -153,3 +155,15 @@ def test_a_state_of_other_data_is_refused(folder, other_folder):
 def test_what_is_no_state_is_refused(folder, state):
     with Loader(folder, global_batch_size=4) as loader, pytest.raises(MeshwrightError):
         loader.load_state_dict(state)
+
+
+def test_many_folders_keep_few_files_open(make_folder, tmp_path):
+    paths = [make_folder(f"s{number}", shards=20, documents=3, seed=number) for number in range(8)]
+    blend = tmp_path / "blend.toml"
+    blend.write_text(blend_text(make_blend([str(path) for path in paths])))
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    with Loader(blend, global_batch_size=40, samples=400) as loader:
+        rows = [int(m.rows[0]) for batch in loader for m in batch.micro_batches]
+        if before is not None:
+            assert len(os.listdir("/proc/self/fd")) - before <= 4 * OPEN_SHARDS + 8
+    assert len(rows) == 400

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int64]
     Run = tuple[int, int, int, int]  # shard, place among all tokens, first token in shard, length
 
+OPEN_SHARDS = 128  # of all folders; each takes 4 of the 1,024 files that a process may often open
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pieces:
@@ -47,6 +49,8 @@ class Reader:
 
     def __init__(self, folders: Sequence[Folder]) -> None:
         self.folders = tuple(folders)
+        for folder in folders:
+            folder.open_shards = min(folder.open_shards, max(2, OPEN_SHARDS // len(folders)))
         self.seq_len = folders[0].seq_len
         self.pad_id = folders[0].vocabulary.pad_id
         self._places = [(folder, i) for folder in folders for i in range(len(folder.records))]

@@ -75,7 +75,7 @@ class Folder:
     """The rows of one split, numbered through all of its shards.
 
     Shards are opened when a row of theirs is asked for, looked into the first time, and closed
-    when OPEN_SHARDS others were used since. A copy that is pickled opens them anew.
+    when `open_shards` others were used since. A copy that is pickled opens them anew.
     """
 
     def __init__(self, path: Path, split: str, manifest: Manifest) -> None:
@@ -84,6 +84,7 @@ class Folder:
         self.manifest = manifest
         self.records = tuple(manifest.of_split(split))
         self.bounds = bounds_of(np.array([r.rows for r in self.records], dtype=np.int64))
+        self.open_shards = OPEN_SHARDS  # at most; fewer where many folders are open
         self._opened: OrderedDict[int, Shard] = OrderedDict()
         self._checked: set[int] = set()
 
@@ -129,7 +130,7 @@ class Folder:
             check = number not in self._checked
             self._opened[number] = open_shard(self, self.records[number], check=check)
             self._checked.add(number)
-            if len(self._opened) > OPEN_SHARDS:
+            while len(self._opened) > self.open_shards:
                 self._opened.popitem(last=False)
         self._opened.move_to_end(number)
         return self._opened[number]
