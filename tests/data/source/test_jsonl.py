@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 
 import orjson
 import pytest
@@ -105,9 +106,17 @@ def test_long_lines_are_read_as_short_ones_are(line, padding):
     assert outcome(padded) == outcome(plain)
 
 
+@pytest.mark.parametrize("line", [b"", b" \t\r", b"\xef\xbb\xbf ", b" " * (jsonl.LONG_BYTES + 1)])
+def test_blank_lines_are_nothing(line):
+    assert record_of(line, Fields("text"), orjson.loads) is None
+
+
 def test_a_long_line_takes_no_more_memory_than_its_own_length():
-    line = b'{"text":"a","x":[' + b"[]," * (2 << 20) + b"[]]}"
+    line = b'{"text":"a","x":[' + b"[]," * (1 << 20) + b"[]]}"
+    tracemalloc.start()
     assert record_of(line, Fields("text"), orjson.loads) == {"text": "a"}
+    assert tracemalloc.get_traced_memory()[1] < 3 * len(line)
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("padding", [0, jsonl.LONG_BYTES])

@@ -23,7 +23,7 @@ from meshwright.data.source.rejects import EXCERPT_BYTES
 from meshwright.data.source.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from meshwright.data.source.lines import Lines
 
@@ -152,23 +152,28 @@ def _check_encoding(line: bytes) -> None:
 
 def with_pairs(line: bytes) -> bytes:
     """JSON in which every escaped surrogate that is half of no pair is U+FFFD."""
-    lone: list[int] = []
-    high = -1  # where one stands that waits for its other half
+    mended = bytearray()
+    for at in _lone_surrogates(line):
+        mended = mended or bytearray(line)
+        mended[at : at + _ESCAPE_BYTES] = rb"\ufffd"
+    return bytes(mended) or line
+
+
+def _lone_surrogates(line: bytes) -> Iterator[int]:
+    """Where the escapes stand."""
+    high = -1  # one that waits for its other half
     for found in _SURROGATE.finditer(line):
         if len(found[1]) % 2 == 0:  # backslashes for themselves, then the letter u
             continue
         at, is_high = found.end() - _ESCAPE_BYTES, found[2][1] in b"89abAB"
         is_pair = not is_high and high >= 0 and at == high + _ESCAPE_BYTES
         if high >= 0 and not is_pair:
-            lone.append(high)
+            yield high
         if not is_high and not is_pair:
-            lone.append(at)
+            yield at
         high = at if is_high else -1
-    lone += [high] if high >= 0 else []
-    mended = bytearray(line) if lone else line
-    for at in lone:
-        mended[at : at + _ESCAPE_BYTES] = rb"\ufffd"  # type: ignore[index]
-    return bytes(mended)
+    if high >= 0:
+        yield high
 
 
 def _finite(token: re.Match[bytes]) -> bytes:
@@ -181,9 +186,11 @@ def _finite(token: re.Match[bytes]) -> bytes:
     return text
 
 
-def _slim(line: bytes, fields: Fields, loads: Callable[[bytes], Any]) -> dict[str, Any]:
+def _slim(line: bytes, fields: Fields, loads: Callable[[bytes], Any]) -> dict[str, Any] | None:
     """A record of what `fields` name, all under their dotted names; the rest is only checked."""
     line = line.removeprefix(_BOM)
+    if not line.strip():
+        return None
     _check_encoding(line)
     line = with_pairs(line)
     wanted = {name: _raw(line, name) for name in (fields.text, fields.id) if name}
