@@ -33,11 +33,11 @@ MESHWRIGHT = (sys.executable, "-m", "meshwright")
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """A hash of each file below a folder, but for the build's own workings."""
+    """A hash of each file below a folder, but for hidden ones: the build's own workings."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.is_file() and not name.startswith(".work"):
+        if path.is_file() and not name.startswith("."):
             found[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
     return found
 
@@ -155,7 +155,7 @@ def truncated(builds: Builds) -> dict[str, Any]:
 def flipped(folder: Path, *, tries: int, chance: random.Random) -> dict[str, Any]:
     """How many single flipped bytes, spread over the files, `data verify` finds."""
     found, missed = 0, []
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
+    files = [folder / name for name in digests(folder) if (folder / name).stat().st_size]
     chosen = files + [chance.choice(files) for _ in range(max(0, tries - len(files)))]
     for path in chosen:
         raw = bytearray(path.read_bytes())

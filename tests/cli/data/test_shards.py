@@ -152,7 +152,7 @@ def test_no_command_stumbles_over_a_damaged_folder(
     built: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(3)
-    files = sorted(p for p in built.rglob("*") if p.is_file() and p.name != "build.json")
+    files = sorted(p for p in built.rglob("*") if p.is_file() and p.name != ".build.json")
     commands = (["stats"], ["verify"], ["show", "--row", "2"], ["show", "--read", "a.jsonl:3"])
     for _ in range(60):
         path = rng.choice(files)

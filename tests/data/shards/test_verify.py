@@ -57,7 +57,7 @@ def test_a_whole_build_is_whole(built: Path) -> None:
     assert found.findings == ()
     assert found.encoded_again >= 10
     assert found.bytes == sum(p.stat().st_size for p in files_of(built) if p.name != MANIFEST) - (
-        (built / "build.json").stat().st_size
+        (built / ".build.json").stat().st_size
     )
 
 
@@ -84,7 +84,7 @@ def test_any_flipped_byte_is_found(small: Path) -> None:
 def test_a_flipped_byte_names_its_file(built: Path) -> None:
     rng = random.Random(0)
     for path in files_of(built):
-        if path.name in ("build.json", MANIFEST):
+        if path.name in (".build.json", MANIFEST):
             continue
         content = bytearray(path.read_bytes())
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
@@ -100,7 +100,7 @@ def test_a_flipped_byte_names_its_file(built: Path) -> None:
 @pytest.mark.parametrize("change", [-1, -5, 1, 100])
 def test_truncated_and_longer_files(built: Path, change: int) -> None:
     for path in files_of(built):
-        if path.name == "build.json":
+        if path.name == ".build.json":
             continue
         whole = path.read_bytes()
         path.write_bytes(whole[:change] if change < 0 else whole + bytes(change))
@@ -116,7 +116,7 @@ def test_truncated_and_longer_files(built: Path, change: int) -> None:
 
 def test_missing_files(built: Path) -> None:
     for path in files_of(built):
-        if path.name == "build.json":
+        if path.name == ".build.json":
             continue
         whole = path.read_bytes()
         path.unlink()

@@ -28,7 +28,7 @@ def made(root: Path, corpus: list[Path], **changes: Any) -> Manifest:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file but the record of the run."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "build.json")
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".build.json")
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.shards.manifest import File, Manifest
 
-_BESIDE = ("build.json", ".lock", MANIFEST)  # not in the manifest, and not foreign either
+_BESIDE = (".build.json", ".lock", MANIFEST)  # not in the manifest, and not foreign either
 _REBUILD = "build it again, or copy the file from where it is whole"
 
 
