@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from meshwright.data.settings import Dedup
 
 NO_KEY = np.uint64(0)  # the keys of a document without words
-PASSES = 8
+PASSES = 16
+_LOOKED_AFTER = (0, 1, 2, 4, 8, PASSES)  # passes after which is seen who has empty slots
 _EMPTY = np.uint64(2**64 - 1)
 _ODD = 0xD1B54A32D192ED03
 _DOCUMENTS = 512  # sketched at once, so that their minima stay in the cache
@@ -76,17 +77,13 @@ def sketches_of(rows: Hashes, settings: Dedup) -> Hashes:
 def sketch(hashes: Hashes, bounds: Bounds, slots: int) -> Hashes:
     """The minima of each document's shingles, uint64 [documents, slots]; all ones without any."""
     minima = np.full((len(bounds) - 1, slots), _EMPTY, dtype=np.uint64)
-    some = np.flatnonzero(np.diff(bounds))  # that have empty slots
-    held, edges = _of(np.diff(bounds) > 0, hashes, bounds)
-    for number in range(PASSES):
-        if not len(some):
-            return minima
-        thrown, found = _throw(held, edges, slots=slots, number=number), minima[some]
-        np.copyto(found, thrown, where=found == _EMPTY)
-        minima[some] = found
-        unfilled = (found == _EMPTY).any(axis=1)
-        some = some[unfilled]
-        held, edges = _of(unfilled, held, edges)
+    is_open = np.diff(bounds) > 0  # has empty slots
+    some, held, edges = np.flatnonzero(is_open), *_of(is_open, hashes, bounds)
+    for first, last in pairwise(_LOOKED_AFTER):
+        for number in range(first, last):
+            _throw(held, edges, number=number, minima=minima, rows=some)
+        is_open = (minima[some] == _EMPTY).any(axis=1)
+        some, held, edges = some[is_open], *_of(is_open, held, edges)
     for portion in _portions(edges, (minima[some] == _EMPTY).sum(axis=1)):
         chosen = np.zeros(len(some), dtype=np.bool_)
         chosen[portion] = True
@@ -94,10 +91,14 @@ def sketch(hashes: Hashes, bounds: Bounds, slots: int) -> Hashes:
     return minima
 
 
-def _throw(hashes: Hashes, bounds: Bounds, *, slots: int, number: int) -> Hashes:
-    """One pass: every shingle into a slot of its document, which keeps its least hash."""
-    least = np.full((len(bounds) - 1, slots), _EMPTY, dtype=np.uint64)
-    flat = least.reshape(-1)
+def _throw(
+    hashes: Hashes, bounds: Bounds, *, number: int, minima: Hashes, rows: NDArray[np.int64]
+) -> None:
+    """One pass: every shingle into a slot of its document, whose minima are in a row of `minima`.
+
+    A slot keeps the least hash of the first pass that reaches it: the number of the pass leads.
+    """
+    slots, flat, lead = minima.shape[1], minima.reshape(-1), np.uint64(number << 60)
     for start in range(0, len(hashes), _STRETCH):
         stop = min(start + _STRETCH, len(hashes))
         thrown = _rehashed(hashes[start:stop], number)
@@ -105,17 +106,20 @@ def _throw(hashes: Hashes, bounds: Bounds, *, slots: int, number: int) -> Hashes
         place *= np.uint64(slots)
         place >>= np.uint64(32)
         where = place.view(np.int64)
-        where += _documents_of(bounds, start, stop) * slots
+        where += _repeated(rows * slots, bounds, start, stop)
+        thrown >>= np.uint64(4)
+        thrown |= lead
         np.minimum.at(flat, where, thrown)
-    return least
 
 
-def _documents_of(bounds: Bounds, start: int, stop: int) -> NDArray[np.int64]:
-    """The document of each shingle from `start` to `stop`."""
+def _repeated(
+    values: NDArray[np.int64], bounds: Bounds, start: int, stop: int
+) -> NDArray[np.int64]:
+    """The value of the document of each shingle from `start` to `stop`."""
     first = int(np.searchsorted(bounds, start, side="right")) - 1
     last = int(np.searchsorted(bounds, stop, side="left"))
     counts = np.diff(np.clip(bounds[first : last + 1], start, stop))
-    return np.repeat(np.arange(first, last), counts)
+    return np.repeat(values[first:last], counts)
 
 
 def _filled(minima: Hashes, hashes: Hashes, bounds: Bounds) -> Hashes:
@@ -181,7 +185,7 @@ def _packed(minima: Hashes) -> Hashes:
 def _rehashed(hashes: Hashes, number: int) -> Hashes:
     """Another hash of every shingle, independent of those by other numbers; by 0 its own."""
     if not number:
-        return hashes
+        return hashes.copy()
     factor = _multiplied(np.array([number], dtype=np.uint64), 1) | np.uint64(1)
     thrown: Hashes = hashes * factor
     _finish(thrown)
