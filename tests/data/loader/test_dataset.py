@@ -116,6 +116,15 @@ def test_other_ranks_cannot_go_on_within_a_step(folder):
         other.load_state_dict(data.state_dict())
 
 
+@pytest.mark.parametrize(
+    "within", [{"of": []}, {"of": [0]}, {"given": -1}, {"start": 2**70}, {"x": 1}, [], {"of": "1"}]
+)
+def test_a_place_that_is_none_is_refused(folder, within):
+    data = StepDataset(folder, **SHAPE)
+    with pytest.raises(MeshwrightError, match="no place in a step"):
+        data.load_state_dict({**data.state_dict(), "within": within})
+
+
 def test_a_finished_data_set_starts_over(folder):
     data = StepDataset(folder, **SHAPE, samples=24)
     first = list(data)

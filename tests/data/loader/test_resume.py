@@ -150,7 +150,16 @@ def test_a_state_of_other_data_is_refused(folder, other_folder):
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"format": 1}, {"format": 1, "consumed_samples": -3, "stream": {}}, [], None]
+    "state",
+    [
+        {},
+        [],
+        None,
+        {"format": 1},
+        {"format": 1, "consumed_samples": -3, "stream": {}},
+        {"format": 1, "consumed_samples": 2**70, "stream": {}},
+        {"format": 1, "consumed_samples": 8, "stream": {}},
+    ],
 )
 def test_what_is_no_state_is_refused(folder, state):
     with Loader(folder, global_batch_size=4) as loader, pytest.raises(MeshwrightError):

@@ -10,6 +10,7 @@ memory of the arrays they come from.
 
 from __future__ import annotations
 
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +18,11 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
 from meshwright.data.loader.assembly import Assembly, Form
 from meshwright.data.loader.loading import Loader
 from meshwright.data.loader.place import Place
-from meshwright.data.loader.state import consumed_of, state_of
+from meshwright.data.loader.state import MOST, consumed_of, state_of
 from meshwright.data.loader.stream import open_stream
 
 if TYPE_CHECKING:
@@ -149,13 +151,9 @@ class StepDataset(IterableDataset[Any]):
         that gave it may otherwise.
         """
         state = self.state_after(self._given // self.assembly.place.micro_batches)
-        state["within"] = {
-            "start": self._start,
-            "origin": self._origin,
-            "given": self._given,
-            "of": _shape(self.assembly.place),
-        }
-        return state
+        of = _shape(self.assembly.place)
+        within = _Within(start=self._start, origin=self._origin, given=self._given, of=of)
+        return {**state, "within": asdict(within)}
 
     def state_after(self, steps: int) -> dict[str, Any]:
         """The state after so many complete steps from where iteration begins."""
@@ -169,20 +167,43 @@ class StepDataset(IterableDataset[Any]):
         """
         place = self.assembly.place
         consumed = consumed_of(state, self.assembly.stream)
-        within = state.get("within")
+        within = _within(state)
         self._finished = False
-        if within is None:
-            self._start, self._origin, self._given = consumed, 0, 0
-        elif within["of"] == _shape(place):
-            self._start, self._given = within["start"], within["given"]
-            self._origin = within["origin"] if get_worker_info() else self._given
-        elif within["given"] % within["of"][0] == 0:
+        if within.of == _shape(place):
+            self._start, self._given = within.start, within.given
+            self._origin = within.origin if get_worker_info() else within.given
+        elif within.given % within.of[0] == 0:
             self._start, self._origin, self._given = consumed, 0, 0
         else:
             raise MeshwrightError(
                 "the state lies within a step of other ranks or batches",
                 hint="take the state where a step is complete: state_after(steps)",
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Within:
+    """How far a process has come, by micro-batch; `of` is what must be equal to go on there."""
+
+    start: int = 0
+    origin: int = 0
+    given: int = 0
+    of: list[int] = field(default_factory=lambda: [1])
+
+
+def _within(state: Mapping[str, Any]) -> _Within:
+    """That part of a state; the beginning of a step where there is none."""
+    found = state.get("within", {})
+    try:
+        within = _Within(**found)
+        numbers = [within.start, within.origin, within.given, within.of[0] - 1, *within.of]
+    except (TypeError, IndexError):
+        numbers = [-1]
+    if any(type(number) is not int or not 0 <= number <= MOST for number in numbers):
+        raise MeshwrightError(
+            f"within = {found!r} is no place in a step", hint="pass on what state_dict() returned"
+        )
+    return within
 
 
 def _row(micro: MicroBatch) -> Tensors:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from meshwright.data.loader.stream import Stream
 
 FORMAT = 1
+MOST = 2**62  # samples
 
 
 def state_of(stream: Stream, consumed_samples: int) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def consumed_of(state: Mapping[str, Any], stream: Stream) -> int:
             "this is no state of a loader", hint="pass on what state_dict() returned"
         )
     consumed, found = state.get("consumed_samples"), state.get("stream")
-    if type(consumed) is not int or consumed < 0 or not isinstance(found, dict):
+    if type(consumed) is not int or not 0 <= consumed <= MOST or not isinstance(found, dict):
         raise MeshwrightError(
             f"consumed_samples = {consumed!r} is no count of samples",
             hint="pass on what state_dict() returned",
