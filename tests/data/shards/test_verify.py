@@ -412,3 +412,11 @@ def test_reading_a_changed_manifest_is_refused(built: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"seed": 0', b'"seed": 1'))
     with pytest.raises(InvalidInput, match="digest does not fit"):
         read_manifest(built)
+
+
+def test_progress_is_told(built: Path) -> None:
+    heard: list[tuple[int, int]] = []
+    found = verify(built, on_bytes=lambda read, of: heard.append((read, of)))
+    assert heard == sorted(heard)
+    assert heard[-1] == (found.bytes, found.bytes)
+    assert len(heard) == found.files

@@ -10,7 +10,7 @@ import click
 from meshwright.base.finding import exit_code
 from meshwright.cli import output
 from meshwright.cli.data.judged import PLAN, findings_under, tell, with_findings
-from meshwright.data.shards.verify import SAMPLE
+from meshwright.data.shards.names import SAMPLE
 from meshwright.report.page import is_terminal
 
 if TYPE_CHECKING:
@@ -61,15 +61,18 @@ def verify(folder: str, *, sample: int, plan_file: str | None, as_json: bool) ->
     return exit_code((*found.findings, *misfits))
 
 
-def _progress() -> Callable[[int], None]:
-    """One line on stderr, rewritten in place."""
-    from meshwright.base.units import format_bytes
+def _progress() -> Callable[[int, int], None]:
+    """One line on stderr, rewritten in place: how far, how fast, how long still."""
+    import time
 
-    total = 0
+    from meshwright.base.units import format_bytes, format_duration, format_rate
 
-    def on_bytes(count: int) -> None:
-        nonlocal total
-        total += count
-        click.echo(f"\r\033[K{format_bytes(total)} read", err=True, nl=False)
+    started = time.monotonic()
+
+    def on_bytes(read: int, total: int) -> None:
+        rate = max(1.0, read / max(1e-6, time.monotonic() - started))
+        left = format_duration((total - read) / rate)
+        far = f"{format_bytes(read)} of {format_bytes(total)}, {format_rate(rate)}, {left} to go"
+        click.echo(f"\r\033[K{far}", err=True, nl=False)
 
     return on_bytes

@@ -21,17 +21,19 @@ _REBUILD = "build it again, or copy the file from where it is whole"
 
 
 def check_files(
-    folder: Path, manifest: Manifest, on_bytes: Callable[[int], None]
+    folder: Path, manifest: Manifest, on_bytes: Callable[[int, int], None]
 ) -> tuple[list[Finding], frozenset[str]]:
     """Findings on files, and the names of those that are as they were written."""
     findings: list[Finding] = []
     sound: set[str] = set()
+    read, total = 0, sum(file.bytes for file in manifest.files.values())
     for name, file in sorted(manifest.files.items()):
         found = _check(folder, name, file)
         findings += found
         if not found:
             sound.add(name)
-        on_bytes(file.bytes)
+        read += file.bytes
+        on_bytes(read, total)
     return [*findings, *_foreign(folder, manifest)], frozenset(sound)
 
 

@@ -12,6 +12,7 @@ TOKENIZER = "tokenizer"  # a folder
 WORK = ".work"  # the intermediate files, below the output folder
 SPOOL = f"{WORK}/input"  # where standard input is kept
 SPLITS = ("train", "valid")
+SAMPLE = 32  # documents of each file of text that `verify` encodes again
 ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard
 
 _OURS = pattern(

@@ -12,7 +12,7 @@ from meshwright.data.shards.counts import check_documents, check_sums
 from meshwright.data.shards.folder import Folder
 from meshwright.data.shards.integrity import check_files
 from meshwright.data.shards.manifest import read_manifest
-from meshwright.data.shards.names import DOCUMENTS, ENDS, SPLITS
+from meshwright.data.shards.names import DOCUMENTS, ENDS, SAMPLE, SPLITS
 from meshwright.data.shards.retokenize import check_tokens
 from meshwright.data.shards.structure import check_shard
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from meshwright.base.finding import Finding
     from meshwright.data.shards.manifest import Manifest
-
-SAMPLE = 32  # documents of each file of text that are encoded again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +38,14 @@ def verify(
     folder: Path | str,
     *,
     sample: int = SAMPLE,
-    on_bytes: Callable[[int], None] | None = None,
+    on_bytes: Callable[[int, int], None] | None = None,
 ) -> Verified:
     """Reads every byte of a folder and holds it to its manifest, and the manifest to itself.
 
     Finds any byte that was changed, lost or added in any file the manifest tells of, and in the
     manifest. Files that fail are not looked into; of all others the structure is checked too, and
     `sample` documents of each file of saved text are encoded again. Never raises for what the
-    folder holds. `on_bytes` hears how many bytes were read.
+    folder holds. `on_bytes` hears how many bytes were read, of how many.
     """
     root = Path(folder)
     try:
@@ -93,5 +91,5 @@ def _sound_splits(root: Path, manifest: Manifest, sound: frozenset[str]) -> dict
     return {split: Folder(root, split, kept) for split in SPLITS if kept.of_split(split)}
 
 
-def _silent(_count: int) -> None:
+def _silent(_read: int, _of: int) -> None:
     """Tells nobody."""
