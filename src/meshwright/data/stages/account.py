@@ -10,6 +10,7 @@ from meshwright.data.documents import bounds_of
 from meshwright.data.needs import need
 from meshwright.data.reasons import REASONS
 from meshwright.data.shards import names
+from meshwright.data.shards.arrow import numbers, strings
 from meshwright.data.shards.hashed import Written, digest_of, settle
 from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import COLUMNS, writing_table
@@ -138,40 +139,34 @@ class _Words:
     """Turns codes and numbers into the words that documents.parquet has."""
 
     def __init__(self, job: Job) -> None:
-        self.arrow = need("pyarrow", "writing parquet")
-        self.inputs = self._texts([printable(found.path) for found in job.inputs])
-        self.reasons = self._texts(list(REASONS))
-        self.shards = self._texts([shard_name(*shard) for shard in shards_of(job.store)])
-        self.languages = self._texts(_languages(job))
+        self.inputs = strings([printable(found.path) for found in job.inputs])
+        self.reasons = strings(list(REASONS))
+        self.shards = strings([shard_name(*shard) for shard in shards_of(job.store)])
+        self.languages = strings(_languages(job))
 
     def columns(self, fates: Fates) -> dict[str, Any]:
         """The rows of one unit."""
         read = fates.unit.documents
         return {
-            "input": self.inputs.take(self._known(read["input"])),
-            "line": self._known(read["line"]),
-            "id": self._texts(list(fates.unit.ids) or [""] * len(fates)),
-            "bytes": self._known(read["bytes"]),
-            "language": self.languages.take(self._known(read["language"])),
-            "reason": self.reasons.take(self._known(fates.reason)),
-            "duplicate_of_input": self.inputs.take(self._given(fates.repeats_input)),
-            "duplicate_of_line": self._given(fates.repeats_line),
-            "similarity": self._given(fates.similarity),
-            "shard": self.shards.take(self._given(fates.shard)),
-            "document": self._given(fates.document),
-            "tokens": self._given(fates.tokens),
-            "copies": self._known(fates.copies),
+            "input": self.inputs.take(numbers(read["input"])),
+            "line": numbers(read["line"]),
+            "id": strings(list(fates.unit.ids) or [""] * len(fates)),
+            "bytes": numbers(read["bytes"]),
+            "language": self.languages.take(numbers(read["language"])),
+            "reason": self.reasons.take(numbers(fates.reason)),
+            "duplicate_of_input": self.inputs.take(_given(fates.repeats_input)),
+            "duplicate_of_line": _given(fates.repeats_line),
+            "similarity": _given(fates.similarity),
+            "shard": self.shards.take(_given(fates.shard)),
+            "document": _given(fates.document),
+            "tokens": _given(fates.tokens),
+            "copies": numbers(fates.copies),
         }
 
-    def _texts(self, values: list[str]) -> Any:
-        return self.arrow.array(values, type=self.arrow.string())
 
-    def _known(self, values: NDArray[Any]) -> Any:
-        return self.arrow.array(np.ascontiguousarray(values))
-
-    def _given(self, values: NDArray[Any]) -> Any:
-        """Values, those below 0 as null."""
-        return self.arrow.array(values, mask=values < 0)
+def _given(values: NDArray[Any]) -> Any:
+    """Values, those below 0 as null."""
+    return numbers(values, missing=values < 0)
 
 
 def _languages(job: Job) -> list[str]:

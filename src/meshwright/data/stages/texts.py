@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.data.needs import need
+from meshwright.data.shards.arrow import numbers, strings
 from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import TEXT_COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
@@ -93,23 +94,18 @@ def _kept(job: Job, number: int) -> NDArray[np.bool_]:
 def _append(table: Table, job: Job, group: Group, places: Places) -> None:
     """One row group."""
     arrow = need("pyarrow", "writing parquet")
-    shards = arrow.array([shard_name(*s) for s in shards_of(job.store)], type=arrow.string())
+    shards = strings([shard_name(*s) for s in shards_of(job.store)])
     parts: list[dict[str, Any]] = []
     for unit, survivors, documents in group:
         shard, document = _places(job, unit, survivors, places)
         parts.append(
             {
                 "text": _texts(documents),
-                "id": arrow.array(
-                    list(documents.ids) or [""] * len(documents), type=arrow.string()
-                ),
-                "input": arrow.array(
-                    [printable(job.inputs[i].path) for i in documents.input.tolist()],
-                    type=arrow.string(),
-                ),
-                "line": arrow.array(documents.line),
-                "shard": shards.take(arrow.array(shard, mask=shard < 0)),
-                "document": arrow.array(document, mask=shard < 0),
+                "id": strings(list(documents.ids) or [""] * len(documents)),
+                "input": strings([printable(job.inputs[i].path) for i in documents.input.tolist()]),
+                "line": numbers(documents.line),
+                "shard": shards.take(numbers(shard, missing=shard < 0)),
+                "document": numbers(document, missing=shard < 0),
             }
         )
     table.append(
