@@ -17,6 +17,7 @@ from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
 from meshwright.data.failures import broken_off
 from meshwright.data.finished import build_key, is_finished, remove_output, write_record
+from meshwright.data.needs import need
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import SPOOL, WORK
@@ -24,10 +25,12 @@ from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
 from meshwright.data.stages.rejects import Judge
+from meshwright.data.work.aside import Aside
 from meshwright.data.work.board import Board
 from meshwright.data.work.digests import digests_of
 from meshwright.data.work.engines.array import Array
 from meshwright.data.work.engines.choice import engine_of
+from meshwright.data.work.engines.inline import Inline
 from meshwright.data.work.lock import locked, wait_for_workers
 from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array
 from meshwright.data.work.progress import Meter
@@ -119,8 +122,10 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     engine, end = _engine(job, folder, how, key=key, lock=lock)
     started = time.monotonic()
     with engine:
-        check_tokenizer(job, how.on_finding)
-        report = run_stages(job, engine, how.on_progress)
+        prepared = Aside(lambda: prepare(job, how.on_finding))
+        if isinstance(engine, Inline):
+            prepared.wait()
+        report = run_stages(job, engine, how.on_progress, prepared)
         end()
     if how.part.number == 0:
         seconds = round(time.monotonic() - started, 3)
@@ -164,29 +169,35 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     )
 
 
-def check_tokenizer(job: Job, on_finding: OnFinding) -> None:
-    """Loads the tokenizer, so that a wrong one is refused before anything is scanned."""
+def prepare(job: Job, on_finding: OnFinding) -> None:
+    """Loads the tokenizer, so that a wrong one is refused early, and what `finish` will need."""
     settings = job.build.tokenizer
-    if settings is None:
-        return
-    from meshwright.data.stages.tokenize import tokenizer_of
+    if settings is not None:
+        from meshwright.data.tokens.tokenizer import load
 
-    for remark in tokenizer_of(settings, job.digests).remarks:
-        on_finding(Finding(message=remark, severity=Severity.INFO, file=settings.file))
+        for remark in load(settings, library="reference").remarks:
+            on_finding(Finding(message=remark, severity=Severity.INFO, file=settings.file))
+    need("pyarrow.parquet", "writing documents.parquet")
 
 
-def run_stages(job: Job, engine: Engine, on_progress: OnProgress) -> dict[str, Any]:
-    """Runs every stage; what they did, with the seconds that each took."""
+def run_stages(
+    job: Job, engine: Engine, on_progress: OnProgress, prepared: Aside
+) -> dict[str, Any]:
+    """Runs every stage; what they did, with the seconds that each took.
+
+    Ends as soon as `prepared` has failed, and goes beyond the scan only when that is done.
+    """
     stages = stages_of(job)
     report: dict[str, Any] = {"stages": {}}
     for place, stage in enumerate(stages, start=1):
         meter = Meter(stage.name, on_progress, place=(place, len(stages)))
-        run_stage(job, stage, engine, meter)
+        run_stage(job, stage, engine, meter, prepared)
+        prepared.wait()
         report["stages"][stage.name] = meter.facts()
     return report | scan_report(job)
 
 
-def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
+def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter, prepared: Aside) -> None:
     """Makes the units of a stage that are not there yet."""
     weights = stage.units(job)
     judge = Judge(job) if stage.name == "scan" else None
@@ -197,6 +208,7 @@ def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter) -> None:
     meter.begin(weights, found)
 
     def on_done(number: int, cpu_s: float) -> None:
+        prepared.check()
         if judge is not None:
             judge.hear(number)
         meter.done(number, job.store.record(stage.name, number) or {}, cpu_s=cpu_s)
