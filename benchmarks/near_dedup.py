@@ -285,13 +285,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--quick", action="store_true", help="4 MB")
+    parser.add_argument("--quick", action="store_true", help="10 MB")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--corpus", type=Path, help="a folder of part-*.jsonl; else collected")
     parser.add_argument("--mb", type=float, help="of the corpus; 40 by default")
     parser.add_argument("--peer-python", default=sys.executable, help="where the peers are")
     chosen = parser.parse_args()
-    mb = chosen.mb or (4.0 if chosen.quick else 40.0)
+    mb = chosen.mb or (10.0 if chosen.quick else 40.0)
     with tempfile.TemporaryDirectory() as name:
         scratch, corpus = Path(name), chosen.corpus
         if corpus is None:
