@@ -6,6 +6,7 @@ Each runs over restartable units and reads only finished units of those before i
 | stage | a unit is | reads | writes |
 |---|---|---|---|
 | scan | about 16 MiB of input | the input | documents, survivors, bands, blocks, text.zst, ... |
+| lines | all there is | records | lines before each stretch of a file that was cut |
 | link | all there is | survivors, bands | exact duplicates, groups of candidates for near ones |
 | shingle | a scan unit | text.zst | the shingles of survivors that may be near duplicates |
 | decide | linked candidates | shingles | dropped |
