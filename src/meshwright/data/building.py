@@ -112,6 +112,8 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     job = plan_job(settings, on_finding=how.on_finding)
     key = build_key(job)
     if is_finished(folder, key):
+        done = "nothing to do: this is the output of these settings and inputs"
+        how.on_finding(Finding(message=done, severity=Severity.INFO, file=str(folder)))
         _tidy(job, folder)
         return
     lock = job.store.root / f"workers-{how.part.number}.lock"
@@ -122,8 +124,9 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     engine, end = _engine(job, folder, how, key=key, lock=lock)
     started = time.monotonic()
     with engine:
-        prepared = Aside(lambda: prepare(job, how.on_finding))
-        if isinstance(engine, Inline):
+        here = isinstance(engine, Inline)
+        prepared = Aside(lambda: prepare(job, how.on_finding, here=here))
+        if here:
             prepared.wait()
         report = run_stages(job, engine, how.on_progress, prepared)
         end()
@@ -169,13 +172,19 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     )
 
 
-def prepare(job: Job, on_finding: OnFinding) -> None:
-    """Loads the tokenizer, so that a wrong one is refused early, and what `finish` will need."""
+def prepare(job: Job, on_finding: OnFinding, *, here: bool) -> None:
+    """Loads the tokenizer, so that a wrong one is refused early, and what `finish` will need.
+
+    `here` says that units are made in this process, which then keeps the tokenizer for them.
+    """
     settings = job.build.tokenizer
     if settings is not None:
+        from meshwright.data.stages.tokenize import tokenizer_of
         from meshwright.data.tokens.tokenizer import load
 
-        for remark in load(settings, library="reference").remarks:
+        digests = job.digests
+        found = tokenizer_of(settings, digests) if here else load(settings, library="reference")
+        for remark in found.remarks:
             on_finding(Finding(message=remark, severity=Severity.INFO, file=settings.file))
     need("pyarrow.parquet", "writing documents.parquet")
 

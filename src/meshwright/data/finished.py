@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.data.shards.names import MANIFEST, TOKENIZER, WORK, is_ours
-from meshwright.data.work.keys import key_of
+from meshwright.data.work.keys import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ RECORD = ".build.json"  # what the folder is made from, and how long that took
 def build_key(job: Job) -> str:
     """What the output of a build depends on: settings, inputs and files that settings name."""
     output = replace(job.build.output, folder="", keep_work=False)
-    return key_of(
+    return digest_of(
         replace(job.build, output=output),
         [[found.path, found.bytes, found.stamp] for found in job.inputs],
         [list(pair) for pair in job.digests],

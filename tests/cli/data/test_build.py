@@ -36,7 +36,9 @@ def test_from_flags_to_cleaned_text(raw: Path, capsys) -> None:
     assert "exact_duplicate" in out
     assert {"manifest.json", "documents.parquet", ".build.json"} <= set(os.listdir("out"))
     assert run(["data", "build", "raw/a.jsonl", "-o", "out", "--workers", "1", "--resume"]) == 0
-    assert "39 of 40 documents kept" in capsys.readouterr().out
+    again = capsys.readouterr()
+    assert "39 of 40 documents kept" in again.out
+    assert "nothing to do" in again.err
 
 
 def test_json_on_stdout_alone(raw: Path, capsys) -> None:

@@ -11,6 +11,8 @@ import json
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -20,8 +22,16 @@ FORMAT = 1  # raised whenever a stage writes another thing from the same setting
 
 
 def key_of(*parts: Any) -> str:
-    """A hash of settings (dataclasses), texts, numbers, bytes and sequences of these; 32 digits."""
-    text = json.dumps([FORMAT, *map(_plain, parts)], sort_keys=True, ensure_ascii=True)
+    """A hash of settings (dataclasses), texts, numbers, bytes and sequences of these; 32 digits.
+
+    Another version of this program has other keys: what it left half done is made again.
+    """
+    return digest_of(__version__, FORMAT, *parts)
+
+
+def digest_of(*parts: Any) -> str:
+    """The same for any version."""
+    text = json.dumps([_plain(part) for part in parts], sort_keys=True, ensure_ascii=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
