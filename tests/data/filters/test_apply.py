@@ -72,6 +72,7 @@ def reasons_of(texts: list[str], build: Build) -> list[tuple[str, tuple[str, ...
 
 @pytest.mark.parametrize("build", [BUILD, WITH_C4])
 @given(texts=TEXTS, data=st.data())
+@settings(max_examples=60)
 def test_reasons_do_not_depend_on_the_batch(
     build: Build, texts: list[str], data: st.DataObject
 ) -> None:

@@ -91,7 +91,7 @@ def test_each_rule(text: str, reasons: list[str]) -> None:
 
 
 def test_an_ellipsis_does_not_reach_over_documents_or_lines() -> None:
-    texts = ["a b..", ". c", "..\n.", "...", "a\n..."]
+    texts = ["a b..", ".", "..\n.", "...", "a\n..."]
     by_reason = {m.reason: m.values for m in measures(Table.of(documents_of(texts)), LOOSE)}
     assert by_reason["gopher_quality.ellipses"].tolist() == [0, 0, 0, 1, 0.5]
     assert by_reason["gopher_quality.symbols"].tolist() == [0, 0, 0, 1, 1]

@@ -43,6 +43,11 @@ def test_blocks_that_change_places_do_not_collide() -> None:
     assert len(set(hashed([a + b + c, a + c + b, b + a + c, b + c + a, c + a + b, c + b + a]))) == 6
 
 
+def test_zeros_at_the_end_count() -> None:
+    stretches = [b"a" + bytes(n) for n in range(30)] + [bytes(n) for n in range(1, 30)]
+    assert len(set(hashed(stretches))) == len(stretches)
+
+
 def test_hashes_of_numbers_spread_over_all_bits() -> None:
     values = np.array(hashed([b"%d" % n for n in range(20_000)]), dtype=np.uint64)
     assert len(np.unique(values)) == 20_000

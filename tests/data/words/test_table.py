@@ -149,3 +149,9 @@ def test_a_change_of_any_character_changes_the_hash(length: int) -> None:
     base = "x" * length
     words = [base, *(base[:i] + "y" + base[i + 1 :] for i in range(length)), base + "x", base[1:]]
     assert len(set(Table.of(documents_of([" ".join(words)])).word_hash.tolist())) == len(words)
+
+
+def test_places_of_letters_beyond_ascii_count() -> None:
+    letters = [chr(code) for code in range(0x430, 0x450)]
+    words = [a + b for a in letters for b in letters] + [f"{a}x" for a in letters]
+    assert len(set(Table.of(documents_of([" ".join(words)])).word_hash.tolist())) == len(words)
