@@ -1,6 +1,8 @@
 """Decide: what is dropped is what the definition says, however the work is divided."""
 
+import os
 import random
+import resource
 from itertools import pairwise
 
 import pytest
@@ -139,6 +141,34 @@ def test_another_threshold(tmp_path, threshold):
     run_dedup(job)
     found = {number: reason for number, reason, _, _ in numbered(job, [texts])}
     assert found == plain_dropped(texts, threshold)
+
+
+def test_more_units_than_files_can_be_open(tmp_path):
+    texts = [f"{one} {two}" for two in "ab" for one in corpus(5, families=40, size=1)]
+    units = [[text] for text in texts]
+    job = scanned_job(tmp_path, units, Dedup(near=True))
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    spare = os.open(tmp_path, os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (spare + 25, before[1]))
+    try:
+        run_dedup(job)
+        rows = numbered(job, units)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        os.close(spare)
+    assert {number: reason for number, reason, _, _ in rows} == plain_dropped(texts)
+
+
+def test_sets_too_large_for_the_memory_lie_in_a_file(tmp_path):
+    texts = corpus(6)
+    found = []
+    for name, memory_bytes in (("memory", 1 << 28), ("file", 3000)):
+        dedup = Dedup(near=True, memory_bytes=memory_bytes)
+        job = scanned_job(tmp_path / name, [texts], dedup)
+        run_dedup(job)
+        found.append(numbered(job, [texts]))
+        assert not [path for path in job.store.root.rglob("*") if "tmp" in path.name]
+    assert found[0] == found[1]
 
 
 def test_a_unit_is_a_group_and_weighs_its_words(tmp_path, monkeypatch):

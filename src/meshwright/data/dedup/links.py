@@ -73,7 +73,7 @@ def buckets_of(portions: Portions, *, rows: int, memory_bytes: int) -> Iterator[
         for some, theirs in portions():
             here = _in_part(theirs[:, 0], part=part, parts=parts)
             documents.append(some[here])
-            keys.append(theirs[here])
+            keys.append(np.array(theirs[here]))  # a view would keep its file open
         if keys:
             yield equal_rows(np.concatenate(keys), np.concatenate(documents))
 

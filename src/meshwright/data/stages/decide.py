@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from meshwright.data.dedup.greedy import repeats
 from meshwright.data.dedup.likely import most_differing
 from meshwright.data.dedup.links import Buckets
 from meshwright.data.dedup.minhash import key_columns, sketches_of
+from meshwright.data.documents import bounds_of
 from meshwright.data.reasons import CODES
 from meshwright.data.stages.layout import DROPPED
 from meshwright.data.stages.link import link_units
@@ -23,7 +25,7 @@ from meshwright.data.stages.shingle import candidates_of, rows_of
 from meshwright.data.work.keys import key_of, keys_read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -92,40 +94,60 @@ def _buckets(job: Job, number: int) -> Buckets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sets:
-    """The sketches of a group's members, and their sets of shingles, mapped from their units."""
+    """The sketches of a group's members, and their sets of shingles end to end."""
 
-    columns: Mapping[int, NDArray[np.uint64]]  # by unit
-    units: tuple[int, ...]
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
     sketches: NDArray[np.uint64]
+    hashes: NDArray[np.uint64]
+    bounds: tuple[int, ...]
 
     def shingles(self, document: int) -> NDArray[np.uint64]:
-        column = self.columns[self.units[document]]
-        return column[self.starts[document] : self.stops[document]]
+        return self.hashes[self.bounds[document] : self.bounds[document + 1]]
 
 
 def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
-    """The sketch of each member, and where its shingles lie."""
+    """The sets of a group, in memory, or in a file without a name if they are too large for that.
+
+    They are brought together because a group may come from more units than files can be open.
+    """
     dedup = job.build.dedup
-    edges = np.zeros((2, len(members)), dtype=np.int64)
     sketches = np.zeros((len(members), key_columns(dedup) - dedup.bands), dtype=np.uint64)
-    columns: dict[int, NDArray[np.uint64]] = {}
-    for unit in np.unique(members["unit"]).tolist():
-        mine = members["unit"] == unit
-        survivors = members["survivor"][mine]
-        place = np.searchsorted(job.store.column("shingle", unit, "survivors"), survivors)
-        bounds = job.store.column("shingle", unit, "bounds")
-        edges[:, mine] = bounds[place], bounds[place + 1]
+    sizes = np.zeros(len(members), dtype=np.int64)
+    for mine, unit, survivors in _by_unit(members):
+        sizes[mine] = np.diff(job.store.column("shingle", unit, "bounds"))[
+            _places(job, unit, survivors)
+        ]
         sketches[mine] = sketches_of(scanned(job, unit).bands[survivors], dedup).T
-        columns[unit] = np.asarray(job.store.column("shingle", unit, "hashes"))
-    return _Sets(
-        columns=columns,
-        units=tuple(members["unit"].tolist()),
-        starts=tuple(edges[0].tolist()),
-        stops=tuple(edges[1].tolist()),
-        sketches=sketches,
-    )
+    bounds = bounds_of(sizes)
+    hashes = _room(job, int(bounds[-1]))
+    for mine, unit, survivors in _by_unit(members):
+        column = np.asarray(job.store.column("shingle", unit, "hashes"))
+        starts = job.store.column("shingle", unit, "bounds")[_places(job, unit, survivors)].tolist()
+        for start, first, last in zip(starts, bounds[mine], bounds[mine + 1], strict=True):
+            hashes[first:last] = column[start : start + last - first]
+    return _Sets(sketches=sketches, hashes=hashes, bounds=tuple(bounds.tolist()))
+
+
+def _by_unit(members: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int32]]]:
+    """The members of each scan unit: their numbers, the unit, their places among its survivors."""
+    units, firsts = np.unique(members["unit"], return_index=True)
+    for unit, (first, last) in zip(
+        units.tolist(), pairwise([*firsts.tolist(), len(members)]), strict=True
+    ):
+        yield np.arange(first, last), unit, np.ascontiguousarray(members["survivor"][first:last])
+
+
+def _places(job: Job, unit: int, survivors: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Where survivors stand in the unit of their shingles."""
+    return np.searchsorted(job.store.column("shingle", unit, "survivors"), survivors)
+
+
+def _room(job: Job, count: int) -> NDArray[np.uint64]:
+    """An array for so many shingles."""
+    if count * 8 <= job.build.dedup.memory_bytes:
+        return np.empty(count, dtype=np.uint64)
+    with TemporaryFile(dir=job.store.root) as file:
+        room = np.memmap(file, dtype=np.uint64, mode="w+", shape=(count,))
+    return np.asarray(room)
 
 
 def _dropped(members: NDArray[Any], found: Iterable[Repeat]) -> NDArray[Any]:

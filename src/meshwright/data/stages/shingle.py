@@ -33,7 +33,7 @@ def candidates_of(job: Job, number: int) -> NDArray[Any]:
 def rows_of(rows: NDArray[Any], unit: int) -> NDArray[Any]:
     """The rows of one unit, of rows that ascend by unit; few of a mapped column are read."""
     units = rows["unit"]
-    return np.asarray(rows[bisect_left(units, unit) : bisect_left(units, unit + 1)])
+    return np.array(rows[bisect_left(units, unit) : bisect_left(units, unit + 1)])
 
 
 def shingle_units(job: Job) -> Mapping[int, int]:
