@@ -124,7 +124,7 @@ class _Comparing:
         """Those tried that may be similar enough."""
         self._draw([document])
         self._draw(tried[self._sizes[tried] < 0].tolist())
-        outline, outlines = self._outlines[document], self._outlines[tried]
+        outline, outlines = self._outlines[document], self._outlines.take(tried, axis=0)
         crossed = outlines ^ outline
         own = np.bitwise_count(crossed & outline).sum(axis=1, dtype=np.int64)
         theirs = np.bitwise_count(crossed & outlines).sum(axis=1, dtype=np.int64)
