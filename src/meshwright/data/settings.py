@@ -29,7 +29,7 @@ class Limits:
     bad_fraction: float = (
         0.01  # of a file's documents that may be unreadable before the build stops
     )
-    document_bytes: int = 64 << 20  # longer lines and documents are set aside as bad
+    document_bytes: int = 16 << 20  # longer lines and documents are set aside as bad
     expansion: float = 1000.0  # decompressed over stored bytes, beyond the first GiB
 
 
