@@ -108,9 +108,10 @@ def test_an_explanation_says_what_was_measured_and_the_limit() -> None:
     table, _ = apply(documents_of(["fine", "to be or not"]), BUILD)
     assert explain(table, 1, "gopher_quality.words", BUILD) == "4 words, at least 5"
     lines = documents_of(["\n".join(["the line of the whole"] * 4 + ["and another line."])])
-    table, verdict = apply(lines, BUILD)
+    build = replace(BUILD, fineweb=None)  # which drops it first, for the same lines
+    table, verdict = apply(lines, build)
     assert verdict["gopher_repetition.lines"].tolist() == [True]
-    said = explain(table, 0, "gopher_repetition.lines", BUILD)
+    said = explain(table, 0, "gopher_repetition.lines", build)
     assert said == "60% of the lines repeat an earlier one, at most 30%"
 
 

@@ -56,14 +56,14 @@ def explain(table: Table, index: int, reason: str, build: Build) -> str:
 
 
 def _filters(build: Build) -> Iterator[Measuring]:
-    """The filters that a build has."""
+    """The filters that a build has, cheap ones first: they spare the others what they drop."""
     quality, repetition = build.gopher_quality, build.gopher_repetition
     lines, web = build.c4, build.fineweb
-    if quality is not None:
-        yield lambda table: gopher_quality.measures(table, quality)
-    if repetition is not None:
-        yield lambda table: gopher_repetition.measures(table, repetition)
     if lines is not None:
         yield lambda table: c4.measures(table, lines)
+    if quality is not None:
+        yield lambda table: gopher_quality.measures(table, quality)
     if web is not None:
         yield lambda table: fineweb.measures(table, web)
+    if repetition is not None:
+        yield lambda table: gopher_repetition.measures(table, repetition)
