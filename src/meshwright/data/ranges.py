@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.names import did_you_mean, nearest, question
 from meshwright.base.problem import Problem
+from meshwright.data.settings import GopherRepetition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.data.settings import Build
 
@@ -17,35 +18,42 @@ LEAST_FOUND = 0.9  # of the near duplicates at the threshold, by bands and rows
 MOST_HASHES = 512  # bands times rows of near dedup
 MOST_TOKENS = 2**31 - 1  # of a row: lengths are 32-bit integers
 
-_CHOICES = {
+CHOICES: Mapping[str, tuple[str, ...]] = {  # of keys that hold one of a few words
+    "source.format": ("auto", "jsonl", "parquet", "text"),
+    "source.documents": ("file", "line", "paragraph"),
+    "pii.kinds": ("email", "ip", "phone", "iban"),  # several of them
     "clean.normalize": ("none", "nfc", "nfkc"),
     "dedup.scope": ("all", "source"),
     "tokenizer.kind": ("auto", "json", "tiktoken", "sentencepiece"),
     "pack.strategy": ("concatenate", "best-fit", "padded"),
     "pack.layout": ("auto", "documents", "rows"),
 }
-_SOURCE_CHOICES = {
-    "format": ("auto", "jsonl", "parquet", "text"),
-    "documents": ("file", "line", "paragraph"),
-}
 _LANGUAGES = "write ISO 639 codes, as en, de, zh"
-_PII_KINDS = ("email", "ip", "phone", "iban")
-_RANGES: dict[str, tuple[float, float]] = {  # the least and the most, both allowed
-    "limits.bad_fraction": (0, 1),
+_EACH = ("source.", "pii.")  # of which there may be several
+_SHARE = (0, 1)
+RANGES: Mapping[str, tuple[float, float]] = {  # of numbers: the least and the most, both allowed
+    "limits.bad_fraction": _SHARE,
     "limits.document_bytes": (1, 2**31 - 1),
     "limits.expansion": (1, 1e9),
     "clean.min_characters": (0, 2**31 - 1),
-    "language.min_score": (0, 1),
+    "language.min_score": _SHARE,
     "gopher_quality.min_words": (0, 2**31 - 1),
     "gopher_quality.max_words": (1, 2**31 - 1),
     "gopher_quality.min_mean_word_length": (0, 1e6),
     "gopher_quality.max_mean_word_length": (0, 1e6),
     "gopher_quality.max_symbol_ratio": (0, 1e6),
+    "gopher_quality.max_bullet_lines": _SHARE,
+    "gopher_quality.max_ellipsis_lines": _SHARE,
+    "gopher_quality.min_alphabetic_words": _SHARE,
     "gopher_quality.min_stop_words": (0, 8),
+    **{f"gopher_repetition.{field.name}": _SHARE for field in fields(GopherRepetition)},
     "c4.min_words_per_line": (0, 2**31 - 1),
     "c4.max_word_length": (1, 2**31 - 1),
     "c4.min_sentences": (0, 2**31 - 1),
+    "fineweb.min_punctuated_lines": _SHARE,
+    "fineweb.max_short_lines": _SHARE,
     "fineweb.short_line_characters": (0, 2**31 - 1),
+    "fineweb.max_duplicate_line_characters": _SHARE,
     "fineweb.max_newlines_per_word": (0, 1e6),
     "dedup.threshold": (0.01, 1),
     "dedup.shingle_words": (1, 100),
@@ -60,10 +68,16 @@ _RANGES: dict[str, tuple[float, float]] = {  # the least and the most, both allo
     "output.shard_tokens": (1, 2**40),
     "seed": (0, 2**63 - 1),
 }
-_FRACTIONS = {  # tables in which every other number is a share
-    "gopher_quality": ("max_bullet_lines", "max_ellipsis_lines", "min_alphabetic_words"),
-    "gopher_repetition": (),
-    "fineweb": ("min_punctuated_lines", "max_short_lines", "max_duplicate_line_characters"),
+_OTHERWISE = {  # what functions below demand
+    "validation": "0 to below 1",
+    "source.files": "at least one",
+    "source.name": "no other source's",
+    "source.text_field": "not empty",
+    "source.weight": "above 0, to 1e+09",
+    "language.keep": "at least one; codes of lid.176",
+    "tokenizer.file": "not empty",
+    "decontaminate.files": "at least one",
+    "output.folder": "not empty",
 }
 
 
@@ -72,30 +86,29 @@ def problems_of(build: Build) -> list[Problem]:
     return [
         *_choice_problems(build),
         *_range_problems(build),
-        *_fraction_problems(build),
         *_source_problems(build),
         *_list_problems(build),
         *_combination_problems(build),
     ]
 
 
+def allowed(key: str) -> str:
+    """What the value of a key may be, in words; "" where any of its type will do."""
+    if key in RANGES:
+        least, most = RANGES[key]
+        return f"{_spelled(least)} to {_spelled(most)}"
+    return _OTHERWISE.get(key, ", ".join(CHOICES.get(key, ())))
+
+
 def _choice_problems(build: Build) -> Iterator[Problem]:
-    for key, choices in _CHOICES.items():
-        yield from _not_among(key, _value(build, key), choices)
+    for key, choices in CHOICES.items():
+        if not key.startswith(_EACH):
+            yield from _not_among(key, _value(build, key), choices)
 
 
 def _range_problems(build: Build) -> Iterator[Problem]:
-    for key, (least, most) in _RANGES.items():
+    for key, (least, most) in RANGES.items():
         yield from _out_of(key, _value(build, key), least, most)
-
-
-def _fraction_problems(build: Build) -> Iterator[Problem]:
-    for table, named in _FRACTIONS.items():
-        settings = getattr(build, table)
-        if settings is None:
-            continue
-        for name in named or settings.__dataclass_fields__:
-            yield from _out_of(f"{table}.{name}", getattr(settings, name), 0, 1)
     if not 0 <= build.validation < 1:
         reason = "is not a share of the documents from 0 to below 1"
         yield Problem("validation", build.validation, reason, "write it as 0.001")
@@ -105,8 +118,8 @@ def _source_problems(build: Build) -> Iterator[Problem]:
     names = [source.name for source in build.sources]
     for place, source in enumerate(build.sources):
         key = f"source.{place}"
-        for name, choices in _SOURCE_CHOICES.items():
-            yield from _not_among(f"{key}.{name}", getattr(source, name), choices)
+        for name in ("format", "documents"):
+            yield from _not_among(f"{key}.{name}", getattr(source, name), CHOICES[f"source.{name}"])
         if not source.files or "" in source.files:
             yield Problem(
                 f"{key}.files", list(source.files), "names no file", 'write ["raw/*.jsonl"]'
@@ -125,7 +138,7 @@ def _source_problems(build: Build) -> Iterator[Problem]:
 def _list_problems(build: Build) -> Iterator[Problem]:
     if build.pii is not None:
         for place, kind in enumerate(build.pii.kinds):
-            yield from _not_among(f"pii.kinds.{place}", kind, _PII_KINDS)
+            yield from _not_among(f"pii.kinds.{place}", kind, CHOICES["pii.kinds"])
     if build.language is not None and not build.language.keep:
         yield Problem("language.keep", [], "names no language", 'write ["en", "de"]')
     if build.language is not None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Finding
     from meshwright.base.locate import Key
 
-_QUANTITIES: dict[
+QUANTITIES: dict[
     Key, Callable[[str | float], float]
 ] = {  # keys whose value may be text with a unit
     ("limits", "document_bytes"): parse_bytes,
@@ -117,7 +117,7 @@ class _Settings(Decoder):
 
     def scalar(self, wanted: type, key: Key) -> Any:
         """A value, its unit taken off where it may have one."""
-        value, unit = self.document.value(key), _QUANTITIES.get(key[-2:])
+        value, unit = self.document.value(key), QUANTITIES.get(key[-2:])
         if unit is None or not isinstance(value, str):
             return super().scalar(wanted, key)
         try:

@@ -73,6 +73,25 @@ _PLAIN = {  # options whose value goes to one key as it is
     "seed": "seed",
     "bad_fraction": "limits.bad_fraction",
 }
+_SWITCHES: dict[str, tuple[str, bool]] = {
+    "near_dedup": ("dedup.near", True),
+    "no_exact_dedup": ("dedup.exact", False),
+    "save_text": ("output.text", True),
+    "keep_work": ("output.keep_work", True),
+}
+
+
+def flags() -> dict[str, str]:
+    """The flag that sets a key, or asks for a table, by that key or table."""
+    return {
+        "input.files": "FILES",
+        **{key: _flag(option) for option, key in _PLAIN.items()},
+        **{key: _flag(option) for option, (key, _) in _SWITCHES.items()},
+        **{table: f"--filters {name}" for name, (table, *more) in FILTERS.items() if not more},
+        "language.keep": "--language",
+        "decontaminate.files": "--decontaminate",
+        "pii": "--pii",
+    }
 
 
 def settings_of(files: Sequence[str], asked: dict[str, Any]) -> Build:
@@ -99,7 +118,7 @@ def _overrides(inputs: list[str], asked: dict[str, Any]) -> Iterator[Override]:
         yield Override("input.files", inputs, "FILES")
     for option, key in _PLAIN.items():
         if asked[option] is not None:
-            yield Override(key, asked[option], f"--{option.replace('_', '-')}")
+            yield Override(key, asked[option], _flag(option))
     for table in _filters(asked["filters"]):
         yield Override(table, {}, "--filters")
     if asked["language"]:
@@ -108,15 +127,13 @@ def _overrides(inputs: list[str], asked: dict[str, Any]) -> Iterator[Override]:
         yield Override("decontaminate.files", list(asked["decontaminate"]), "--decontaminate")
     if asked["pii"]:
         yield Override("pii", {}, "--pii")
-    switches = {
-        "near_dedup": ("dedup.near", True),
-        "no_exact_dedup": ("dedup.exact", False),
-        "save_text": ("output.text", True),
-        "keep_work": ("output.keep_work", True),
-    }
-    for option, (key, value) in switches.items():
+    for option, (key, value) in _SWITCHES.items():
         if asked[option]:
-            yield Override(key, value, f"--{option.replace('_', '-')}")
+            yield Override(key, value, _flag(option))
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 def _filters(names: str | None) -> Iterator[str]:
