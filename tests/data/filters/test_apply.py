@@ -1,5 +1,6 @@
 """All filters of a build together."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
