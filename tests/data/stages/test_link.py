@@ -78,6 +78,18 @@ def test_near_duplicates_of_another_source_stay_where_the_scope_says_so(tmp_path
     assert [row[:2] for row in rows if row[2] == EXACT] == [(1, 1)]
 
 
+def test_the_key_changes_with_the_sources_where_these_bound_the_search(tmp_path):
+    keys = {}
+    for scope in ("all", "source"):
+        for source_of in ((0, 0), (0, 1)):
+            folder = tmp_path / f"{scope}{source_of[1]}"
+            dedup = Dedup(near=True, scope=scope)
+            job = scanned_job(folder, [["a b"], ["a b c"]], dedup, source_of=source_of)
+            keys[scope, source_of[1]] = key_link(job, 0)
+    assert keys["source", 0] != keys["source", 1]
+    assert keys["all", 0] == keys["all", 1]
+
+
 def test_the_key_changes_with_the_scan_and_the_settings_that_matter(tmp_path):
     def key(units, dedup):
         job = scanned_job(tmp_path, units, dedup)

@@ -58,7 +58,9 @@ def key_link(job: Job, _number: int) -> str:
     """What it is made from: all scan units, and what counts as linked."""
     dedup = job.build.dedup
     read = keys_read(job.store, "scan", [unit.number for unit in job.units])
-    return key_of(dedup.exact, [dedup.scope, dedup.threshold] if dedup.near else [], read)
+    near = [dedup.threshold] if dedup.near else []
+    sources = [one.source for one in job.inputs] if dedup.near and dedup.scope == "source" else []
+    return key_of(dedup.exact, near, sources, read)
 
 
 def run_link(job: Job, number: int) -> None:
