@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -97,6 +98,20 @@ def test_a_part_that_fails_stops_the_others_with_its_error(job: Job) -> None:
         raise MeshwrightError("raw/b.jsonl: cannot be read")
     thread.join(20)
     assert "part 1 of 3 failed: raw/b.jsonl: cannot be read" in str(errors[0])
+
+
+def test_a_part_whose_workers_cannot_start_says_so_and_lives_no_longer(job: Job) -> None:
+    class Broken(Inline):
+        def __enter__(self) -> Broken:
+            raise MeshwrightError("no ray")
+
+    array = part_of(job, 1)
+    array.engine = Broken(job)
+    with pytest.raises(MeshwrightError, match="no ray"):
+        array.__enter__()
+    told = json.loads((job.store.root / "parts" / "00001.json").read_text())
+    assert told["error"] == "no ray"
+    assert not array.board._beat.is_alive()
 
 
 def test_an_error_of_an_earlier_run_is_forgotten(job: Job) -> None:

@@ -42,7 +42,7 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
 def _held(path: Path, *, shared: bool) -> Iterator[None]:
     """The lock file, held; the last holder removes it, and a file removed so is made again."""
     while True:
-        with path.open("a+", encoding="utf-8") as file:
+        with path.open("a+", encoding="utf-8", errors="replace") as file:
             if not _lock(file, shared=shared, wait=False):
                 file.seek(0)
                 raise _taken(path, file.read(200))

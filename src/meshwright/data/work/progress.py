@@ -58,6 +58,7 @@ class Meter:
         self._started = time.monotonic()
         self._done = 0
         self._bytes = 0
+        self._all_bytes = 0
         self._found: Sequence[int] = ()
         self._found_bytes = 0
         self._documents = 0
@@ -67,6 +68,7 @@ class Meter:
         """The units with the bytes behind each, and those that an earlier run finished."""
         self.weights, self._found = weights, found
         self._done = len(found)
+        self._all_bytes = sum(weights.values())
         self._found_bytes = self._bytes = sum(weights[number] for number in found)
         self.tell()
 
@@ -96,7 +98,7 @@ class Meter:
                 stages=self._place[1],
                 units=len(self.weights),
                 units_done=self._done,
-                bytes=sum(self.weights.values()),
+                bytes=self._all_bytes,
                 bytes_done=self._bytes,
                 documents=self._documents,
                 seconds=time.monotonic() - self._started,

@@ -7,6 +7,7 @@ part looks until the units of the others are there; stages of a single unit are 
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Array:
         self.is_finished = is_finished
         self.engine = engine
         self.board = board
+        self._held = ExitStack()
 
     def run(self, stage: Stage, numbers: Sequence[int], on_done: OnDone) -> None:
         """Makes this part's units; returns when those of the others are there too."""
@@ -45,7 +47,8 @@ class Array:
                 return
             for number in found:
                 on_done(number, 0.0)
-            missing = [number for number in missing if number not in set(found)]
+            there = set(found)
+            missing = [number for number in missing if number not in there]
             owed = {number % part.count: number for number in reversed(missing)}
             for owner, number in sorted(owed.items()):
                 self.board.check(owner, f"unit {number} of {stage.name}")
@@ -60,8 +63,10 @@ class Array:
             time.sleep(_LOOK_S[1])
 
     def __enter__(self) -> Self:
-        self.board.__enter__()
-        self.engine.__enter__()
+        with ExitStack() as held:  # an engine that cannot start is told to the others
+            held.enter_context(self.board)
+            held.enter_context(self.engine)
+            self._held = held.pop_all()
         return self
 
     def __exit__(
@@ -70,5 +75,4 @@ class Array:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.engine.__exit__(kind, error, trace)
-        self.board.__exit__(kind, error, trace)
+        self._held.__exit__(kind, error, trace)

@@ -46,7 +46,7 @@ class Ray:
         """Joins the cluster, or starts one of `workers` CPUs on this machine."""
         quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
         try:
-            self._ray.init(address="auto", **{k: quiet[k] for k in ("log_to_driver",)})
+            self._ray.init(address="auto", log_to_driver=False)
         except ConnectionError:
             self._ray.init(num_cpus=self.workers, **quiet)
         self._started = True
