@@ -1,7 +1,8 @@
 """A dry run: a hundredth of the input through every step, and what that means for the whole.
 
-Pieces are taken evenly over the input, the same ones each time. Nothing is written. Duplicates are
-sought within the sample alone, so that there will be more of them than it says.
+Pieces are taken evenly over the input, the same ones each time. Nothing is written but standard
+input, which is kept for the build. Duplicates are sought within the sample alone, so that there
+will be more of them than it says.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def pieces_of(job: Job) -> tuple[Unit, ...]:
     found: dict[Span, Unit] = {}
     for place in range(count if job.units else 0):
         at = int((place + 0.5) / count * total)
-        unit = job.units[int(np.searchsorted(ends, at, side="right"))]
+        unit = job.units[min(int(np.searchsorted(ends, at, side="right")), len(ends) - 1)]
         inside = at - int(ends[unit.number] - unit.bytes)
         span = _piece(job.inputs, unit, inside)
         found.setdefault(span, Unit(number=len(found), spans=(span,), bytes=PIECE_BYTES))

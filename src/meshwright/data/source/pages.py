@@ -57,9 +57,8 @@ def rows_at_once(
 ) -> int:
     """Up to `most_rows`, less where that many could take more than ROWS_BYTES, but at least 1.
 
-    Raises InvalidInput where it is beyond the
-    bounds, or where the header of a page cannot be read. Of a file on a server only the first page
-    is looked at, for all of it would have to be fetched.
+    Raises InvalidInput where it is beyond the bounds, or where the header of a page cannot be read.
+    Of a file on a server only the first page is looked at, for all of it would have to be fetched.
     """
     if not column.is_bytes:
         return most_rows

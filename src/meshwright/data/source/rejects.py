@@ -9,7 +9,7 @@ from meshwright.base.noun import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-REJECTS: Mapping[str, str] = {  # reason: what it says; its code is its place
+REJECTS: Mapping[str, str] = {  # reason: what it says
     "json": "not valid JSON",
     "encoding": "not valid UTF-8",
     "not_an_object": "JSON, but not an object with fields",

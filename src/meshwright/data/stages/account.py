@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.data.documents import bounds_of
 from meshwright.data.needs import need
-from meshwright.data.reasons import REASONS
+from meshwright.data.reasons import CODES, REASONS
 from meshwright.data.shards import names
 from meshwright.data.shards.arrow import numbers, strings
 from meshwright.data.shards.hashed import Written, digest_of, settle
@@ -85,8 +85,9 @@ class Account:
         self.rejected += sum(int(file["rejected"]) for file in record.get("inputs", {}).values())
         for reason in ("exact_duplicate", "near_duplicate", "mix"):
             held = self.examples.setdefault(reason, [])
-            code = list(REASONS).index(reason)
-            for row in np.flatnonzero(fates.reason == code)[: EXAMPLES - len(held)].tolist():
+            for row in np.flatnonzero(fates.reason == CODES[reason])[
+                : EXAMPLES - len(held)
+            ].tolist():
                 place = fates.unit.documents[row]
                 held.append({"input": int(place["input"]), "line": int(place["line"])})
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def emit_units(job: Job) -> Mapping[int, int]:
-    """The shards, with the bytes of each; asked when `arrange` is done."""
+    """The shards, with the tokens of each; asked when `arrange` is done."""
     return {
         number: max(1, int(job.store.column("arrange", 0, column_name(number))["length"].sum()))
         for number in range(len(shards_of(job.store)))

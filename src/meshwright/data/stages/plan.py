@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """One stage. `units` is asked when the stages before it are done: bytes behind each unit."""
+    """One stage. `units` is asked when the stages before it are done: what each unit weighs."""
 
     name: str
     make: Make

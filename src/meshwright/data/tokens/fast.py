@@ -6,6 +6,7 @@ import base64
 import re
 import tempfile
 from functools import partial
+from mmap import PAGESIZE
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 LOOKED_BYTES = 8 << 20  # text between two looks at the memory in use
 GROWTH_BYTES = 160 << 20  # of it, at which the cache is dropped
 UNSEEN_BYTES = 64 << 20  # text after which it is dropped where memory cannot be seen
-_PAGE_BYTES = 4096
 _TAIL_BYTES = 1 << 16
 _LARGEST_TABLE = 1 << 22
 _LAST_BLANKS = re.compile(r"[\r\n]\s*[^\S\r\n]\Z")
@@ -184,6 +184,6 @@ def _resident_bytes() -> int:
     """Memory of this process; 0 where the system does not tell it so."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * _PAGE_BYTES
+            return int(file.read().split()[1]) * PAGESIZE
     except (OSError, ValueError, IndexError):
         return 0

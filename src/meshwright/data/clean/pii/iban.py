@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.data.clean.pii.found import ALNUM, Found, chosen
+from meshwright.data.clean.pii.found import ALNUM, Found, chosen, digits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,9 +61,9 @@ _EXAMPLES = (
 
 
 def traces(text: Bytes) -> Offsets:
-    """Places of two capitals before two digits that do not continue a word."""
+    """Places of two capitals before two digits."""
     capital = (text >= 0x41) & (text <= 0x5A)
-    digit = (text >= 0x30) & (text <= 0x39)
+    digit = digits(text)
     return np.flatnonzero(capital[:-3] & capital[1:-2] & digit[2:-1] & digit[3:])
 
 
