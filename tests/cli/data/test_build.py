@@ -91,7 +91,11 @@ WRONG = [
     (["raw/a.jsonl", "-o", "out", "--pack", "bestfit"], "--pack 'bestfit'", "best-fit?"),
     (["raw/a.jsonl", "-o", "out", "--validation", "1.5"], "--validation 1.5", "0.001"),
     (["raw/b.jsonl", "-o", "out"], "there is no such file", "raw/a.jsonl?"),
-    (["raw/a.jsonl", "-o", "out", "--tokenizer", "t.json"], "cannot read it", "check the path"),
+    (
+        ["raw/a.jsonl", "-o", "out", "--tokenizer", "t.json"],
+        "no such file",
+        "give a tokenizer.json",
+    ),
     (["raw/a.jsonl", "-o", "out", "--part", "9/8"], "is no part", "0/8"),
     (["raw/a.jsonl", "-o", "out", "--engine", "rey"], "no engine is called", "ray?"),
     (["raw/a.jsonl", "-o", "out", "--engine", "array"], "no task of a Slurm array", "--part"),

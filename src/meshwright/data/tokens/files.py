@@ -26,6 +26,7 @@ _IN_FOLDER = (
     "tiktoken.model",
     "tokenizer.model",
 )
+_BESIDE = ("tokenizer_config.json", "special_tokens_map.json", RECORD)
 _BY_HEAD = {  # first bytes: what such a file is
     b"version https://git-lfs": "a git-lfs pointer, not the file itself (run `git lfs pull`)",
     b"GGUF": "a GGUF model",
@@ -67,11 +68,24 @@ def recognize(path: Path, *, kind: str = "auto") -> Found:
     try:
         if path.is_dir():
             return _in_folder(path, kind=kind)
-        if not path.exists():
-            raise refused(path, "there is no such file; nothing is downloaded", hint=_absent(path))
+        _refuse_absent(path)
         return _of_file(path, kind=kind)
     except OSError as error:
         raise refused(path, f"cannot be read: {error.strerror or error}") from None
+
+
+def files_read(path: Path) -> tuple[Path, ...]:
+    """Every file that a tokenizer of that path may be read from, by name; never a model's weights.
+
+    InvalidInput where there is nothing at the path.
+    """
+    _refuse_absent(path)
+    folder, names = path.parent, [path.name]
+    if path.is_dir():
+        folder, names = path, _names_in(path)
+    names += [name for pair in _PAIRS if {*pair} & {*names} for name in pair]
+    paths = [folder / name for name in sorted({*names, *_BESIDE})]
+    return tuple(p for p in paths if p.is_file() and p.stat().st_size <= MOST_BYTES)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -129,6 +143,11 @@ def _broken(path: Path, content: bytes) -> InvalidInput:
     return refused(path, "is not JSON in UTF-8", hint="fetch the file again")
 
 
+def _refuse_absent(path: Path) -> None:
+    if not path.exists():
+        raise refused(path, "there is no such file; nothing is downloaded", hint=_absent(path))
+
+
 def _absent(path: Path) -> str:
     looks_like_hub = path.suffix == "" and len(path.parts) == 2
     fetched = "fetch its tokenizer.json first and give the path" if looks_like_hub else ""
@@ -136,15 +155,11 @@ def _absent(path: Path) -> str:
 
 
 def _in_folder(folder: Path, *, kind: str) -> Found:
-    """The vocabulary of a folder, in the order in which libraries prefer them."""
-    record = beside(folder, RECORD)
-    names = [str(record["file"])] if record.get("file") else []
-    names += [*_IN_FOLDER, *sorted(path.name for path in folder.glob("*.tiktoken"))]
-    names += sorted(path.name for path in folder.glob("*.model*"))
+    """The vocabulary of a folder."""
     wrong: InvalidInput | None = None
-    for name in dict.fromkeys(names):
+    for name in _names_in(folder):
         path = folder / name
-        if path.parent == folder and path.is_file():
+        if path.is_file():
             try:
                 return _of_file(path, kind=kind)
             except InvalidInput as error:
@@ -153,6 +168,15 @@ def _in_folder(folder: Path, *, kind: str) -> Found:
         raise wrong
     listed = ", ".join(sorted(path.name for path in folder.iterdir())[:12])
     raise refused(folder, "the folder holds no tokenizer", reason=f"it holds {listed or 'nothing'}")
+
+
+def _names_in(folder: Path) -> list[str]:
+    """What a vocabulary may be called in a folder, in the order in which libraries prefer them."""
+    record = beside(folder, RECORD)
+    names = [str(record["file"])] if record.get("file") else []
+    names += [*_IN_FOLDER, *sorted(path.name for path in folder.glob("*.tiktoken"))]
+    names += sorted(path.name for path in folder.glob("*.model*"))
+    return [name for name in dict.fromkeys(names) if (folder / name).parent == folder]
 
 
 def _of_file(path: Path, *, kind: str) -> Found:

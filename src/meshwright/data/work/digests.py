@@ -25,9 +25,9 @@ def digests_of(build: Build) -> tuple[tuple[str, str], ...]:
 
 def _digests(build: Build) -> Iterator[tuple[str, str]]:
     if build.tokenizer is not None:
-        path = Path(build.tokenizer.file).expanduser()
-        files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
-        yield "tokenizer", _digest(files)
+        from meshwright.data.tokens.files import files_read
+
+        yield "tokenizer", _digest(files_read(Path(build.tokenizer.file).expanduser()))
     if build.decontaminate is not None:
         from meshwright.data.source.listing import list_inputs
 
