@@ -5,6 +5,7 @@ import json
 import os
 import tracemalloc
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from meshwright.data.settings import Limits, Source
 from meshwright.data.source.division import plan_units
 from meshwright.data.source.listing import list_inputs
 from meshwright.data.source.reading import read_records, read_unit
+from meshwright.data.source.rows import Gathering, Rows
 
 
 def batches(path, *, limits: Limits = Limits()):  # noqa: B008
@@ -133,3 +135,27 @@ def test_a_record_that_cannot_be_read_stops_with_its_line(tmp_path, line):
     (tmp_path / "a.jsonl").write_bytes(b'{"q":1}\n' + line)
     with pytest.raises(InvalidInput, match=r"a\.jsonl:2: "):
         list(read_records(str(tmp_path / "a.jsonl")))
+
+
+def test_documents_with_and_without_names_in_one_batch_keep_theirs(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'{"text":"a","id":"x"}\n{"text":"b"}\n')
+    (tmp_path / "b.txt").write_bytes(b"c")
+    (tmp_path / "c.jsonl").write_bytes(b'{"text":"d","id":7}\n')
+    sources = (Source(files=(str(tmp_path),), id_field="id"),)
+    inputs = list_inputs(sources)
+    [unit] = plan_units(inputs)
+    [batch] = read_unit(unit, inputs, sources=sources, limits=Limits(), reject=lambda bad: None)
+    assert batch.strings() == ["a", "b", "c", "d"]
+    assert batch.ids == ("x", "", "", "7")
+    assert batch.take(np.array([False, False, True, True])).ids == ("", "7")
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6))
+def test_gathered_rows_have_a_name_for_each_document_or_none_at_all(parts):
+    gathering = Gathering()
+    for number, (count, named) in enumerate(parts):
+        ids = [f"{number}-{i}" for i in range(count)] if named else ()
+        list(gathering.add(Rows([b"x"] * count, range(1, count + 1), ids), input=number))
+    expected = [f"{n}-{i}" * named for n, (count, named) in enumerate(parts) for i in range(count)]
+    found = [name for batch in gathering.rest() for name in batch.ids or [""] * len(batch)]
+    assert found == expected

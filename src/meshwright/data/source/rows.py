@@ -55,8 +55,16 @@ def _batch(held: list[tuple[int, Rows]]) -> Documents:
         bounds=bounds_of(np.fromiter(map(len, texts), np.int64, len(texts))),
         input=np.repeat(inputs, [len(rows.texts) for _, rows in held]),
         line=np.concatenate([_numbers(rows.lines) for _, rows in held]),
-        ids=tuple(chain.from_iterable(rows.ids for _, rows in held)),
+        ids=_names([rows for _, rows in held]),
     )
+
+
+def _names(held: Sequence[Rows]) -> tuple[str, ...]:
+    """A name for each document, as soon as any has one: text files in between have none."""
+    if not any(rows.ids for rows in held):
+        return ()
+    parts = (rows.ids or [""] * len(rows.texts) for rows in held)
+    return tuple(chain.from_iterable(parts))
 
 
 def _numbers(lines: Sequence[int]) -> NDArray[np.int64]:
