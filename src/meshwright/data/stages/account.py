@@ -16,6 +16,7 @@ from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
 from meshwright.data.stages.chain import EXAMPLES
+from meshwright.data.stages.decide import dropped_of
 from meshwright.data.stages.fates import fates_of
 from meshwright.data.stages.lines import before, rejected
 from meshwright.data.stages.scanned import scanned
@@ -66,8 +67,6 @@ class Account:
             self._content[number].update(survivors["key"][passed == number].tobytes())
 
     def _add_repeats(self, number: int) -> None:
-        from meshwright.data.stages.decide import dropped_of
-
         dropped = dropped_of(self.job, number)
         kept = self._bounds[dropped["of_unit"]] + dropped["of_survivor"]
         np.add.at(self._repeated, kept, 1)

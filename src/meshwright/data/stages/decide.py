@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.data.dedup.greedy import Repeat
+    from meshwright.data.documents import Mask
     from meshwright.data.stages.layout import Job
 
 
@@ -76,6 +78,13 @@ def dropped_of(job: Job, scan_unit: int) -> NDArray[Any]:
         parts += [rows_of(column, scan_unit) for column in columns]
     rows: NDArray[Any] = np.concatenate(parts)
     return np.sort(rows, order="survivor")
+
+
+def kept_of(job: Job, scan_unit: int) -> Mask:
+    """Which survivors of a scan unit are no duplicates [survivors]."""
+    keep: Mask = np.ones(len(scanned(job, scan_unit).survivors), dtype=np.bool_)
+    keep[dropped_of(job, scan_unit)["survivor"]] = False
+    return keep
 
 
 def _members(job: Job, number: int) -> NDArray[Any]:
@@ -146,6 +155,8 @@ def _room(job: Job, count: int) -> NDArray[np.uint64]:
     if count * 8 <= job.build.dedup.memory_bytes:
         return np.empty(count, dtype=np.uint64)
     with TemporaryFile(dir=job.store.root) as file:
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a signal later
+            os.posix_fallocate(file.fileno(), 0, 8 * count)
         room = np.memmap(file, dtype=np.uint64, mode="w+", shape=(count,))
     return np.asarray(room)
 

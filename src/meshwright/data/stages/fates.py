@@ -10,6 +10,7 @@ from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.reasons import CODES
 from meshwright.data.stages.arrange import by_unit, column_name, shards_of
+from meshwright.data.stages.decide import dropped_of
 from meshwright.data.stages.scanned import scanned
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ def fates_of(job: Job, number: int, places: Places) -> Fates:
 
 def _note_repeats(job: Job, number: int, fates: Fates) -> None:
     """Puts down the duplicates of the unit, and what each repeats."""
-    from meshwright.data.stages.decide import dropped_of
-
     dropped = dropped_of(job, number)
     rows = fates.unit.survivors["row"][dropped["survivor"]]
     fates.reason[rows] = dropped["reason"]

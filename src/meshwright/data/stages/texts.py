@@ -11,6 +11,7 @@ from meshwright.data.shards.arrow import numbers, strings
 from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import TEXT_COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
+from meshwright.data.stages.decide import kept_of
 from meshwright.data.stages.scanned import scanned
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _groups(job: Job) -> Iterator[Group]:
     group: Group = []
     total = 0
     for unit in job.units:
-        for places, documents in scanned(job, unit.number).batches(_kept(job, unit.number)):
+        for places, documents in scanned(job, unit.number).batches(kept_of(job, unit.number)):
             group.append((unit.number, places, documents))
             total += int(documents.bounds[-1])
             if total >= GROUP_BYTES:
@@ -81,14 +82,6 @@ def _groups(job: Job) -> Iterator[Group]:
                 group, total = [], 0
     if group:
         yield group
-
-
-def _kept(job: Job, number: int) -> NDArray[np.bool_]:
-    from meshwright.data.stages.decide import dropped_of
-
-    keep = np.ones(len(scanned(job, number).survivors), dtype=np.bool_)
-    keep[dropped_of(job, number)["survivor"]] = False
-    return keep
 
 
 def _append(table: Table, job: Job, group: Group, places: Places) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.data.stages.decide import dropped_of, kept_of
 from meshwright.data.stages.scanned import Scanned, scanned
 from meshwright.data.work.columns import growing_column
 from meshwright.data.work.keys import key_of, keys_read
@@ -34,17 +35,8 @@ def key_tokenize(job: Job, number: int) -> str:
     """What a tokenize unit is made from: its scan unit, what of it is dropped, the vocabulary."""
     digests = [digest for name, digest in job.digests if name == "tokenizer"]
     read = keys_read(job.store, "scan", [number])
-    return key_of(job.build.tokenizer, digests, read, dropped(job, number).tobytes())
-
-
-def dropped(job: Job, number: int) -> NDArray[Any]:
-    """The survivors of a scan unit that are duplicates, ascending; none without dedup."""
-    if not (job.build.dedup.exact or job.build.dedup.near):
-        return np.zeros(0, dtype=np.int32)
-    from meshwright.data.stages.decide import dropped_of
-
-    found: NDArray[Any] = np.ascontiguousarray(dropped_of(job, number)["survivor"])
-    return found
+    dropped = dropped_of(job, number)["survivor"]
+    return key_of(job.build.tokenizer, digests, read, dropped.tobytes())
 
 
 def run_tokenize(job: Job, number: int) -> None:
@@ -52,9 +44,8 @@ def run_tokenize(job: Job, number: int) -> None:
     settings = job.build.tokenizer
     assert settings is not None
     tokenizer, unit = tokenizer_of(settings, job.digests), scanned(job, number)
-    keep: Mask = np.ones(len(unit.survivors), dtype=np.bool_)
-    keep[dropped(job, number)] = False
-    check_against_reference(unit, keep, tokenizer, settings)
+    keep = kept_of(job, number)
+    check_against_reference(unit, keep, tokenizer=tokenizer, job=job)
     key = key_tokenize(job, number)
     with job.store.writing("tokenize", number, key=key) as draft:
         started = time.process_time()
@@ -111,10 +102,13 @@ def _write(draft: Draft, lengths: NDArray[np.int32], survivors: NDArray[np.int32
     draft.write_column("survivors", survivors)
 
 
-def check_against_reference(
-    unit: Scanned, keep: Mask, tokenizer: Tokenizer, settings: TokenizerSource
-) -> None:
-    """Compares some documents of the unit, evenly spread, with the reference library's ids."""
+def check_against_reference(unit: Scanned, keep: Mask, *, tokenizer: Tokenizer, job: Job) -> None:
+    """Compares some documents of the unit, evenly spread, with the reference library's ids.
+
+    MeshwrightError for the first that has others.
+    """
+    settings = job.build.tokenizer
+    assert settings is not None
     kept = np.flatnonzero(keep)
     count = min(settings.check_documents, len(kept))
     if not count:
@@ -125,7 +119,8 @@ def check_against_reference(
     wanted = tokenizer.reference(documents.strings())
     for place, expected in enumerate(wanted):
         if ids[bounds[place] : bounds[place + 1]].tolist() != list(expected):
-            raise _differs(documents, place, settings)
+            path = job.inputs[int(documents.input[place])].path
+            raise _differs(f"{path}, line {int(documents.line[place])}", settings)
 
 
 def heads(documents: Documents, most_bytes: int) -> Documents:
@@ -137,9 +132,8 @@ def heads(documents: Documents, most_bytes: int) -> Documents:
     )
 
 
-def _differs(documents: Documents, place: int, settings: TokenizerSource) -> MeshwrightError:
-    where = f"input {int(documents.input[place])}, line {int(documents.line[place])}"
+def _differs(where: str, settings: TokenizerSource) -> MeshwrightError:
     return MeshwrightError(
-        f"the fast tokenizer and the reference library disagree on {where}: nothing was written",
-        hint=f"report it with {settings.file}; tokenizer.kind picks another implementation",
+        f"{where}: the fast tokenizer gives other ids than the reference library",
+        hint=f"report it with {settings.file}; check_documents = 0 in [tokenizer] compares none",
     )

@@ -1,0 +1,74 @@
+"""Tokenize: ids that are not the reference library's never become a unit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from scan_units import scanned_job
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.data.documents import bounds_of
+from meshwright.data.settings import Dedup, TokenizerSource
+from meshwright.data.stages import tokenize
+from meshwright.data.stages.tokenize import CHECKED_BYTES, run_tokenize
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from meshwright.data.documents import Documents
+    from meshwright.data.stages.layout import Job
+
+TEXTS = [f"text {number}" for number in range(20)]
+
+
+def bytes_of(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+    """A byte is a token; the eleventh text gets a wrong one."""
+    ids = documents.text.astype(np.uint32)
+    for place, text in enumerate(documents.strings()):
+        if text == TEXTS[10]:
+            ids[documents.bounds[place]] += 1
+    return ids, bounds_of(documents.lengths)
+
+
+def job_of(folder: Path, texts: list[str], *, check_documents: int) -> Job:
+    job = scanned_job(folder, [texts], Dedup(exact=False))
+    source = TokenizerSource(file="t.json", check_documents=check_documents)
+    return replace(job, build=replace(job.build, tokenizer=source))
+
+
+@pytest.fixture(autouse=True)
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that the reference was asked about."""
+    lengths: list[int] = []
+
+    def reference(texts: list[str]) -> list[list[int]]:
+        lengths.extend(map(len, texts))
+        return [list(text.encode()) for text in texts]
+
+    made: Any = SimpleNamespace(encode=bytes_of, reference=reference, eod_id=0, dtype=np.uint16)
+    monkeypatch.setattr(tokenize, "tokenizer_of", lambda *_: made)
+    return lengths
+
+
+def test_other_ids_than_the_reference_gives_are_told_with_their_place(tmp_path: Path) -> None:
+    job = job_of(tmp_path, TEXTS, check_documents=20)
+    with pytest.raises(MeshwrightError, match="0, line 11: the fast tokenizer") as error:
+        run_tokenize(job, 0)
+    assert "check_documents = 0" in error.value.hint
+    assert job.store.record("tokenize", 0) is None
+
+
+def test_as_many_documents_are_compared_as_the_settings_say(tmp_path: Path, seen: list) -> None:
+    run_tokenize(job_of(tmp_path, TEXTS, check_documents=2), 0)  # the first and the last
+    assert seen == [6, 7]
+    run_tokenize(job_of(tmp_path, TEXTS, check_documents=0), 0)
+    assert len(seen) == 2
+
+
+def test_long_documents_are_compared_by_how_they_begin(tmp_path: Path, seen: list) -> None:
+    run_tokenize(job_of(tmp_path, ["a" * 3 * CHECKED_BYTES], check_documents=8), 0)
+    assert seen == [CHECKED_BYTES]
