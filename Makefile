@@ -1,7 +1,7 @@
 .PHONY: help demo test check format docs clean
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
-demo: ## fresh environment in .venv-demo, install, plan a real model, show its figures
+demo: ## fresh environment in .venv-demo, install, plan a real model, make shards
 	@bash scripts/demo.sh
 test: ## run the tests in .venv, made when missing
 	@bash scripts/test.sh

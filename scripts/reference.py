@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from data_reference import data_page
 from meshwright.base.units import format_count, format_number
 from meshwright.frameworks.framework import all_frameworks
+from page_parts import codes, joined, table, title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from meshwright.frameworks.field import Field
     from meshwright.frameworks.framework import Framework
-
-NOTE = "<!-- Written by scripts/generate_docs.py; change the code, then run `make docs`. -->"
 
 
 def pages() -> dict[str, str]:
@@ -28,6 +26,7 @@ def pages() -> dict[str, str]:
         "terms": terms_page(),
         "cli": cli_page(),
         "names": names_page(),
+        "data": data_page(),
         "frameworks": frameworks_page(),
         **{f"frameworks/{item.name}": framework_page(item) for item in all_frameworks()},
     }
@@ -43,7 +42,7 @@ def rules_page() -> str:
         f"{len(rules)} rules: {len(rules) - demands} hold for every framework, {demands} are "
         "demands of one or a few of them. `meshwright explain CODE` prints one of them."
     )
-    return _joined([_title("Rules"), head, "", rules_markdown(rules)])
+    return joined([title("Rules"), head, "", rules_markdown(rules)])
 
 
 def names_page() -> str:
@@ -54,12 +53,12 @@ def names_page() -> str:
         [
             f"`{r['variable']}`",
             r["meaning"],
-            "<br>".join(f"{name}: {_codes(found)}" for name, found in r["spellings"].items()),
+            "<br>".join(f"{name}: {codes(found)}" for name, found in r["spellings"].items()),
         ]
         for r in name_records()
     ]
     note = "What each framework calls the same knob. `meshwright show names WORD` searches it."
-    return _joined([_title("Names"), note, "", *_table(("name", "meaning", "spelled"), rows)])
+    return joined([title("Names"), note, "", *table(("name", "meaning", "spelled"), rows)])
 
 
 def frameworks_page() -> str:
@@ -88,7 +87,7 @@ def frameworks_page() -> str:
         "also",
     )
     note = "`meshwright check` reads these, `meshwright convert --to NAME` writes them."
-    return _joined([_title("Frameworks"), note, "", *_table(head, rows)])
+    return joined([title("Frameworks"), note, "", *table(head, rows)])
 
 
 def framework_page(item: Framework) -> str:
@@ -98,7 +97,7 @@ def framework_page(item: Framework) -> str:
     rows = [
         [
             f"`{f.name}`",
-            _codes(f.aliases),
+            codes(f.aliases),
             f.type,
             "" if f.default in (None, "") else f"`{f.default}`",
             _versions(f),
@@ -112,14 +111,10 @@ def framework_page(item: Framework) -> str:
         f"Defaults are those of version {item.newest}, the newest that was looked at. "
         "What several frameworks have goes by one shared name, see [names](../names.md)."
     )
-    text = [_title(item.title), note, "", *_table(head, rows)]
+    text = [title(item.title), note, "", *table(head, rows)]
     if rest:
-        text += ["", "Known, kept as they stand, and not judged:", "", _codes(sorted(rest))]
-    return _joined(text)
-
-
-def _codes(spellings: Iterable[str]) -> str:
-    return ", ".join(f"`{spelled}`" for spelled in spellings)
+        text += ["", "Known, kept as they stand, and not judged:", "", codes(sorted(rest))]
+    return joined(text)
 
 
 def _versions(item: Field) -> str:
@@ -145,8 +140,8 @@ def models_page() -> str:
         for r in model_records()
     ]
     head = ("name", "parameters", "active", "layers", "hidden", "source")
-    return _joined(
-        [_title("Models"), "Any other model is read from its config.json.", "", *_table(head, rows)]
+    return joined(
+        [title("Models"), "Any other model is read from its config.json.", "", *table(head, rows)]
     )
 
 
@@ -170,12 +165,12 @@ def gpus_page() -> str:
         "node",
         "source",
     )
-    return _joined(
+    return joined(
         [
-            _title("GPUs"),
+            title("GPUs"),
             "Dense rates. `docs/guides/add-a-gpu.md` adds one.",
             "",
-            *_table(head, rows),
+            *table(head, rows),
         ]
     )
 
@@ -187,7 +182,7 @@ def schedules_page() -> str:
     keys = ("name", "bubble", "memory", "constraints", "exactness", "paper")
     head = ("name", "bubble", "activations held", "needs", "closed form exact when", "source")
     rows = [[r[key] for key in keys] for r in schedule_records()]
-    return _joined([_title("Schedules"), *_table(head, rows)])
+    return joined([title("Schedules"), *table(head, rows)])
 
 
 def terms_page() -> str:
@@ -212,42 +207,37 @@ def terms_page() -> str:
     note = (
         "`memory.stage0` stands for every pipeline stage. `meshwright explain FILE TERM` fills in."
     )
-    return _joined([_title("Terms"), note, "", *_table(head, rows)])
+    return joined([title("Terms"), note, "", *table(head, rows)])
 
 
 def cli_page() -> str:
     """The help of every command."""
     from meshwright.cli.main import COMMANDS, cli
 
-    text = [_title("Command line"), "```text", _help(cli, "meshwright"), "```"]
+    text = [title("Command line"), "```text", _help(cli, "meshwright"), "```"]
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         if command is not None:
-            text += ["", f"## {name}", "", "```text", _help(command, f"meshwright {name}"), "```"]
-    return _joined(text)
+            text += _section(command, f"meshwright {name}", rank="##")
+    return joined(text)
+
+
+def _section(command: click.Command, name: str, *, rank: str) -> list[str]:
+    """The help of a command, and of those below it."""
+    heading = f"{rank} {name.removeprefix('meshwright ')}"
+    text = ["", heading, "", "```text", _help(command, name), "```"]
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            if found is not None:
+                text += _section(found, f"{name} {below}", rank=f"{rank}#")
+    return text
 
 
 def _help(command: click.Command, name: str) -> str:
     context = click.Context(command, info_name=name, terminal_width=100, max_content_width=100)
     return command.get_help(context).rstrip()
-
-
-def _title(text: str) -> str:
-    return f"{NOTE}\n\n# {text}\n"
-
-
-def _joined(lines: Iterable[str]) -> str:
-    return "\n".join(lines) + "\n"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines]
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value).replace("|", "\\|").replace("\n", " ")
 
 
 def _number(value: float | None) -> str:

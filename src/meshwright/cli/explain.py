@@ -1,4 +1,4 @@
-"""`meshwright explain`: a rule, or one figure of a prediction."""
+"""`meshwright explain`: a rule, one figure of a prediction, or why a document was dropped."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Examples:
   meshwright explain MOD103
   meshwright explain plan.toml memory.stage0.activations
   meshwright explain plan.toml time
+  meshwright explain gopher_quality.words
 """
 
 
@@ -30,9 +31,12 @@ def explain(what: str, term: str, depth: int, as_json: bool) -> None:
 
     WHAT is the code of a rule (MOD103), or a plan file; TERM is then the name of a figure such as
     memory.stage0.activations, of which formula, operands and source are printed with all below it.
+    Or it is the reason for which `data build` dropped a document.
     """
     if _RULE.match(what):
         _rule(what, as_json=as_json)
+    elif not term and not Path(what).exists() and _is_reason(what):
+        _reason(what, as_json=as_json)
     else:
         _term(what, term, depth=depth, as_json=as_json)
 
@@ -72,6 +76,30 @@ def _entry(code: str, *, as_json: bool) -> None:
         output.json(record)
     else:
         output.page(page)
+
+
+def _is_reason(what: str) -> bool:
+    """Whether that is a reason; UnknownName when it is nearly one and no name of a file."""
+    from meshwright.data.reasons import REASONS
+    from meshwright.data.source.rejects import REJECTS
+
+    known = [reason for reason in (*REASONS, *REJECTS) if reason]
+    steps = {reason.partition(".")[0] for reason in known}
+    if what in known:
+        return True
+    could_be = not Path(what).suffix or what.partition(".")[0] in steps
+    if could_be and (near := nearest(what, known)):
+        raise UnknownName("reason", what, suggestions=near)
+    return False
+
+
+def _reason(reason: str, *, as_json: bool) -> None:
+    from meshwright.report.reasons import reason_page, reason_record
+
+    if as_json:
+        output.json(reason_record(reason))
+    else:
+        output.page(reason_page(reason))
 
 
 def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:

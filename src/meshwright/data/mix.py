@@ -30,21 +30,21 @@ class BlendSource:
     """A folder, its share of the samples, and what was in it when the blend was made."""
 
     folder: str  # relative to the blend, or absolute
-    weight: float
+    weight: float  # share of the samples, over the sum of all weights
     rows: int  # for training
     tokens: int  # likewise, padding left out
-    manifest: str  # digest
+    manifest: str  # digest of its manifest; another is refused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blend:
     """blend.toml. All sources share tokenizer, length of rows and type of the ids."""
 
-    format: int = FORMAT
-    seq_len: int
-    dtype: str
-    tokenizer: str  # digest
-    sources: tuple[BlendSource, ...]
+    format: int = FORMAT  # another is not read
+    seq_len: int  # tokens of a row
+    dtype: str  # of the ids: "<u2" or "<i4"
+    tokenizer: str  # digest of the vocabulary
+    sources: tuple[BlendSource, ...]  # one [[sources]] for each folder
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -71,9 +71,9 @@ RANGES: Mapping[str, tuple[float, float]] = {  # of numbers: the least and the m
 _OTHERWISE = {  # what functions below demand
     "validation": "0 to below 1",
     "source.files": "at least one",
-    "source.name": "no other source's",
+    "source.name": "not empty, no other source's",
     "source.text_field": "not empty",
-    "source.weight": "above 0, to 1e+09",
+    "source.weight": "above 0, to 1e9",
     "language.keep": "at least one; codes of lid.176",
     "tokenizer.file": "not empty",
     "decontaminate.files": "at least one",
@@ -96,7 +96,7 @@ def allowed(key: str) -> str:
     """What the value of a key may be, in words; "" where any of its type will do."""
     if key in RANGES:
         least, most = RANGES[key]
-        return f"{_spelled(least)} to {_spelled(most)}"
+        return f"{_short(least)} to {_short(most)}"
     return _OTHERWISE.get(key, ", ".join(CHOICES.get(key, ())))
 
 
@@ -202,6 +202,17 @@ def _out_of(key: str, value: Any, least: float, most: float) -> Iterator[Problem
 
 def _spelled(number: float) -> str:
     return f"{number:,}" if isinstance(number, int) else f"{number:g}"
+
+
+def _short(number: float) -> str:
+    """A limit in as few signs: 2^31 - 1, 1e9."""
+    whole = int(number)
+    if number >= 1 << 20 and isinstance(number, int):
+        if whole & (whole - 1) == 0:
+            return f"2^{whole.bit_length() - 1}"
+        if whole & (whole + 1) == 0:
+            return f"2^{whole.bit_length()} - 1"
+    return _spelled(number).replace("e+0", "e").replace("e+", "e")
 
 
 def _value(build: Build, key: str) -> Any:

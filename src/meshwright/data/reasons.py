@@ -45,4 +45,38 @@ REASONS: Mapping[str, str] = {  # reason: what it says; its code is its place, 0
     "near_duplicate": "nearly equal to an earlier document that is kept",
     "mix": "left out: its source has more than its share of the output",
 }
+KEYS: Mapping[str, tuple[str, ...]] = {  # reason: the keys of config.toml that decide it
+    "empty": ("clean.min_characters",),
+    "language": ("language.keep", "language.min_score"),
+    "c4.lorem_ipsum": ("c4.lorem_ipsum",),
+    "c4.curly_bracket": ("c4.curly_bracket",),
+    "c4.sentences": ("c4.min_sentences",),
+    "gopher_quality.words": ("gopher_quality.min_words", "gopher_quality.max_words"),
+    "gopher_quality.word_length": (
+        "gopher_quality.min_mean_word_length",
+        "gopher_quality.max_mean_word_length",
+    ),
+    "gopher_quality.symbols": ("gopher_quality.max_symbol_ratio",),
+    "gopher_quality.bullets": ("gopher_quality.max_bullet_lines",),
+    "gopher_quality.ellipses": ("gopher_quality.max_ellipsis_lines",),
+    "gopher_quality.alphabetic": ("gopher_quality.min_alphabetic_words",),
+    "gopher_quality.stop_words": ("gopher_quality.min_stop_words",),
+    "fineweb.punctuated_lines": ("fineweb.min_punctuated_lines",),
+    "fineweb.short_lines": ("fineweb.max_short_lines", "fineweb.short_line_characters"),
+    "fineweb.duplicate_lines": ("fineweb.max_duplicate_line_characters",),
+    "fineweb.newlines": ("fineweb.max_newlines_per_word",),
+    **{
+        f"gopher_repetition.{name}": (f"gopher_repetition.duplicate_{name}",)
+        for name in ("lines", "line_characters", "paragraphs", "paragraph_characters")
+    },
+    **{
+        reason: (reason,)
+        for reason in REASONS
+        if reason.startswith("gopher_repetition.") and reason.endswith(("gram", "grams"))
+    },
+    "contaminated": ("decontaminate.files", "decontaminate.ngram_words", "decontaminate.fields"),
+    "exact_duplicate": ("dedup.exact",),
+    "near_duplicate": ("dedup.near", "dedup.threshold", "dedup.shingle_words", "dedup.scope"),
+    "mix": ("source.weight", "mix.tokens", "mix.max_repeats"),
+}
 CODES: Mapping[str, int] = {reason: code for code, reason in enumerate(REASONS)}

@@ -20,7 +20,7 @@ class Source:
     text_field: str = "text"  # a dotted path in jsonl, a column in parquet
     id_field: str = ""  # likewise; "" = none
     documents: str = "file"  # of text files: what is one; paragraphs end at blank lines
-    weight: float | None = None  # share of the output's tokens; None = what it has
+    weight: float | None = None  # share of the output's tokens; without it what it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class Decontaminate:
 
     files: tuple[str, ...]  # test sets: paths and globs, read as the inputs are
     ngram_words: int = 13  # of the run
-    fields: tuple[str, ...] = ()  # of the test sets' records; () = every string in them
+    fields: tuple[str, ...] = ()  # of the test sets' records; [] = every string in them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +165,7 @@ class Pack:
 class Mix:
     """How much of each source; used where a source has a weight."""
 
-    tokens: float | None = None  # of the whole output; None = as much as no source repeats for
+    tokens: float | None = None  # of the whole output; without it as many as no source repeats for
     max_repeats: float = 4.0  # epochs of one source at most
 
 
@@ -185,7 +185,7 @@ class Build:
 
     sources: tuple[Source, ...]
     output: Output
-    tokenizer: TokenizerSource | None = None  # None = stop at the cleaned text
+    tokenizer: TokenizerSource | None = None  # without it a build stops at the cleaned text
     limits: Limits = Limits()
     clean: Clean = Clean()
     language: Language | None = None
@@ -199,4 +199,4 @@ class Build:
     pack: Pack = Pack()
     mix: Mix = Mix()
     seed: int = 0  # of the shuffle and the split
-    validation: float = 0.0  # share of the documents
+    validation: float = 0.0  # share of the documents that is held out

@@ -28,8 +28,9 @@ Examples:
   sbatch --array=0-15 --wrap "meshwright data build config.toml --engine array"
   meshwright data build raw/*.jsonl --tokenizer t.json -o shards/ --write-config config.toml
 \b
-Every key of a config.toml has its section in the guide; flags win over the file. A build that was
-interrupted goes on when the same command is given again.
+docs/reference/data.md has every key of a config.toml and every file of the output; flags win over
+the config.toml. `meshwright explain REASON` says which keys decide a reason, such as
+gopher_quality.words. A build that was interrupted goes on when the same command is given again.
 """
 
 

@@ -30,18 +30,18 @@ _BUILD = "meshwright data build makes such a folder"
 class File:
     """One file of the folder: its size, and its 128-bit xxh3 in hexadecimal."""
 
-    bytes: int
-    xxh3_128: str
+    bytes: int  # its size
+    xxh3_128: str  # in hexadecimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
     """The tokenizer: `digest` covers vocabulary, merges and added tokens."""
 
-    digest: str
-    vocab_size: int
-    eod_id: int
-    pad_id: int
+    digest: str  # of vocabulary, merges and added tokens
+    vocab_size: int  # ids, added tokens included
+    eod_id: int  # behind each document
+    pad_id: int  # fills up rows
     dtype: str  # of the ids in .bin: "<u2" or "<i4"
 
 
@@ -49,8 +49,8 @@ class Vocabulary:
 class Packed:
     """How rows were made."""
 
-    seq_len: int
-    strategy: str
+    seq_len: int  # tokens of a row
+    strategy: str  # concatenate, best-fit, padded
     layout: str  # "documents" or "rows", never "auto"
 
 
@@ -58,67 +58,67 @@ class Packed:
 class ShardRecord:
     """One shard. `cost` is the sum over all rows, `largest_cost` that of the costliest."""
 
-    name: str
-    split: str
-    documents: int
+    name: str  # train-00000: its files begin so
+    split: str  # train, valid
+    documents: int  # repeats counted
     tokens: int  # padding left out
-    rows: int
-    pieces: int
-    cost: int
-    largest_cost: int
+    rows: int  # of .rows.npy
+    pieces: int  # of .pieces.npy
+    cost: int  # sum over its rows
+    largest_cost: int  # that of the costliest row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputRecord:
     """A file that was read. `content` is a digest of what was read and kept of it, in order."""
 
-    path: str
-    source: str
-    format: str
-    compression: str
-    bytes: int
-    documents: int
-    content: str
+    path: str  # as it was found; "-" = standard input
+    source: str  # by name
+    format: str  # jsonl, parquet, text
+    compression: str  # gz, zst; "" = none
+    bytes: int  # as stored
+    documents: int  # that could be read
+    content: str  # digest of what was read and kept of it, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
     """A source: what was kept of it, and what of that is in the shards, repeats counted."""
 
-    name: str
-    weight: float | None
+    name: str  # as in the settings
+    weight: float | None  # likewise
     documents: int  # kept, with tokens
     tokens: int  # of these, once each
     text_bytes: int  # of these, cleaned
-    train_documents: int
-    train_tokens: int
-    valid_documents: int
-    valid_tokens: int
+    train_documents: int  # in the shards, repeats counted
+    train_tokens: int  # likewise
+    valid_documents: int  # in the shards for validation
+    valid_tokens: int  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
     """A dropped document: where it was read, and how its text begins."""
 
-    file: str
-    line: int
-    excerpt: str
+    file: str  # that it was read from
+    line: int  # as in documents.parquet
+    excerpt: str  # how its text begins; "" for duplicates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """A kept document and how many were dropped as its duplicates."""
 
-    file: str
-    line: int
-    duplicates: int
+    file: str  # of the document that is kept
+    line: int  # likewise
+    duplicates: int  # that were dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyRecord:
     """What a packing strategy makes, or would make, of the documents in the shards."""
 
-    rows: int
+    rows: int  # of seq_len tokens
     padding: int  # tokens
     cut: int  # documents in more than one row
 
@@ -127,23 +127,23 @@ class StrategyRecord:
 class Manifest:
     """All of manifest.json. `counts` has documents by reason, "" for those kept."""
 
-    format: int = FORMAT
-    tool: str
+    format: int = FORMAT  # another is not read
+    tool: str  # "meshwright" and its version
     digest: str = ""  # of the manifest itself, taken while this is ""
-    libraries: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
-    vocabulary: Vocabulary | None = None
-    packed: Packed | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    facts: dict[str, int] = field(default_factory=dict)  # further counts, by name
-    inputs: list[InputRecord] = field(default_factory=list)
-    sources: list[SourceRecord] = field(default_factory=list)
+    libraries: dict[str, str] = field(default_factory=dict)  # versions of those that took part
+    settings: dict[str, Any] = field(default_factory=dict)  # all, but where the output lies
+    seed: int = 0  # of the settings
+    vocabulary: Vocabulary | None = None  # the tokenizer; null where the build stops at text
+    packed: Packed | None = None  # how rows were made; likewise
+    counts: dict[str, int] = field(default_factory=dict)  # documents by reason, "" = kept
+    facts: dict[str, int] = field(default_factory=dict)  # further counts: rejected
+    inputs: list[InputRecord] = field(default_factory=list)  # every file that was read
+    sources: list[SourceRecord] = field(default_factory=list)  # what each gave
     examples: dict[str, list[Example]] = field(default_factory=dict)  # by reason
     clusters: list[Cluster] = field(default_factory=list)  # the largest
-    strategies: dict[str, StrategyRecord] = field(default_factory=dict)
-    shards: list[ShardRecord] = field(default_factory=list)
-    files: dict[str, File] = field(default_factory=dict)
+    strategies: dict[str, StrategyRecord] = field(default_factory=dict)  # all three, compared
+    shards: list[ShardRecord] = field(default_factory=list)  # in order
+    files: dict[str, File] = field(default_factory=dict)  # of the folder but this one, by name
 
     def of_split(self, split: str) -> list[ShardRecord]:
         """The shards of "train" or "valid", in order."""

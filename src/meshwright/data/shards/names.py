@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from meshwright.base.pattern import pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MANIFEST = "manifest.json"
 DOCUMENTS = "documents.parquet"
@@ -13,6 +18,21 @@ WORK = ".work"  # the intermediate files, below the output folder
 SPOOL = f"{WORK}/input"  # where standard input is kept
 SPLITS = ("train", "valid")
 SAMPLE = 32  # documents of each file of text that `verify` encodes again
+CONTENTS: Mapping[str, str] = {  # what a build leaves in its folder
+    "train-00000.bin": "ids of the tokens, end to end, as Megatron-LM reads them",
+    "train-00000.idx": "where each sequence of .bin lies, likewise",
+    "train-00000.rows.npy": "a NumPy array with a record for each row of seq_len tokens",
+    "train-00000.pieces.npy": "likewise for each piece of a document in a row",
+    "valid-00000.*": "the same four for what is held out, where `validation` is above 0",
+    "text-00000.parquet": "the cleaned text of what is kept, with `output.text`",
+    "documents.parquet": "every document that was read, with what became of it",
+    "rejected.jsonl": "lines that are no documents, if there are any: file, line, reason, excerpt",
+    "tokenizer/": "the files of the vocabulary, as its library reads them",
+    "config.toml": "the settings; paths are relative to where the build was started",
+    "manifest.json": "what is here and how it was made, with a digest of every file; written last",
+    ".build.json": "what the build is known by and how long it took; alone differs between runs",
+    ".work/": "finished units, until the build is done; stays with `output.keep_work`",
+}
 ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard
 
 _OURS = pattern(

@@ -22,20 +22,20 @@ COLUMNS: Mapping[str, str] = {  # of documents.parquet: one row for each documen
     "language": "string",  # "" where it was not asked
     "reason": "string",  # why it was dropped, "" if it was kept
     "duplicate_of_input": "string",  # of a duplicate: the earlier document that it repeats
-    "duplicate_of_line": "int64",
+    "duplicate_of_line": "int64",  # its line; null, as the one above, where there is none
     "similarity": "float32",  # of a duplicate: Jaccard, 1 if exact
     "shard": "string",  # of a kept one: where its tokens are, the first time
-    "document": "int32",  # its number in the shard, as in `layout.PIECE`
+    "document": "int32",  # its number in the shard, as in its .pieces.npy
     "tokens": "int32",  # its EOD included
     "copies": "int32",  # how often it is in the shards
 }
 TEXT_COLUMNS: Mapping[str, str] = {  # of text-*.parquet: one row for each document kept
-    "text": "large_string",
-    "id": "string",
-    "input": "string",
-    "line": "int64",
-    "shard": "string",
-    "document": "int32",
+    "text": "large_string",  # cleaned
+    "id": "string",  # the others as in documents.parquet
+    "input": "string",  # likewise
+    "line": "int64",  # likewise
+    "shard": "string",  # likewise
+    "document": "int32",  # likewise
 }
 
 

@@ -58,15 +58,22 @@ PLACED = np.dtype(
     ]
 )
 # the pack plan beside a shard: its rows, and the pieces of documents that each row holds.
-ROW = np.dtype([("first", "<i8"), ("pieces", "<i4"), ("tokens", "<i4"), ("cost", "<i8")])
+ROW = np.dtype(
+    [
+        ("first", "<i8"),  # its first piece
+        ("pieces", "<i4"),  # how many follow each other from there
+        ("tokens", "<i4"),  # in them together: the rest of seq_len is padding
+        ("cost", "<i8"),  # sum of their squared lengths, what attention costs with document masks
+    ]
+)
 PIECE = np.dtype(
     [
-        ("sequence", "<i4"),  # of the shard: where the tokens lie, and from which token on
-        ("start", "<i4"),
-        ("length", "<i4"),
+        ("sequence", "<i4"),  # of .bin that holds the tokens
+        ("start", "<i4"),  # its first token in that sequence
+        ("length", "<i4"),  # its tokens
         ("next", "<i4"),  # the token that follows in the document, -1 at its end
-        ("document", "<i4"),  # of the shard, in the order of `PLACED`, and from which token on
-        ("offset", "<i4"),
+        ("document", "<i4"),  # its number in the shard, as in documents.parquet
+        ("offset", "<i4"),  # its first token in that document
     ]
 )
 
