@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from meshwright.data.work.engines.threads import single_threaded
+from meshwright.data.work.memory import keep_freed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +33,7 @@ class Inline:
 
     def __enter__(self) -> Self:
         self._held.enter_context(single_threaded())
+        keep_freed()
         return self
 
     def __exit__(self, *_raised: object) -> None:

@@ -18,6 +18,7 @@ from meshwright.base.noun import dataclass
 from meshwright.data.work.engines.answers import answer, raise_answer
 from meshwright.data.work.engines.threads import single_threaded
 from meshwright.data.work.lock import held_by_worker
+from meshwright.data.work.memory import keep_freed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,6 +131,7 @@ def _serve(connection: Connection, job: Job, lock: Path) -> None:
     """The life of a worker: units in, answers out, until nobody asks any more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
     threading.Thread(target=_leave_with_parent, daemon=True).start()
+    keep_freed()
     with held_by_worker(lock):
         while True:
             try:
