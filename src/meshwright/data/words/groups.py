@@ -76,15 +76,22 @@ def maybe_shared(hashes: Hashes, document: Numbers) -> Offsets:
     """Elements that may not be alone in their group: all those that are not, and few others.
 
     Every element leaves its number in a slot of a table by its hash. One that finds another number
-    there, and whatever else fell into that slot, may be shared; twice, with other slots.
+    there may be shared, and so may the one whose number it finds; twice, with other slots.
     """
     keys = _keys(hashes, document)
-    left = np.arange(len(keys))
-    for factor in _ROUNDS:
-        slots = (keys[left] * factor >> np.uint64(64 - _SLOT_BITS)).astype(np.int64)
-        table = np.empty(1 << _SLOT_BITS, dtype=np.int32)
-        table[slots] = np.arange(len(slots), dtype=np.int32)
-        disputed = np.zeros(1 << _SLOT_BITS, dtype=np.bool_)
-        disputed[slots[table[slots] != np.arange(len(slots), dtype=np.int32)]] = True
-        left = left[disputed[slots]]
-    return left
+    left = _disputed(keys, _ROUNDS[0])
+    return left[_disputed(keys[left], _ROUNDS[1])]
+
+
+def _disputed(keys: Hashes, factor: np.uint64) -> Offsets:
+    """Elements that are not alone in their slot."""
+    numbers = np.arange(len(keys), dtype=np.int32)
+    slots = keys * factor
+    slots >>= np.uint64(64 - _SLOT_BITS)
+    places = slots.view(np.int64)
+    table = np.empty(1 << _SLOT_BITS, dtype=np.int32)
+    table[places] = numbers
+    found = table.take(places)
+    disputed = found != numbers
+    disputed[found[disputed]] = True
+    return np.flatnonzero(disputed)

@@ -6,6 +6,7 @@ little: what cannot matter is left out by bounds that are cheap to compute, the 
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ _SCATTER = np.uint64(0x9E3779B97F4A7C15)
 _BUCKETS = 256  # of a document, at most
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Weighed:
     """The words of documents by their hashes, and what each counts for.
 
@@ -47,7 +48,12 @@ class Weighed:
         """Words of each document."""
         return np.diff(self.bounds)
 
-    @property
+    @cached_property
+    def total(self) -> Offsets:
+        """The weight of all words before each, and of all."""
+        return bounds_of(self.weights)
+
+    @cached_property
     def owner(self) -> NDArray[np.int32]:
         """The document of each word."""
         return np.repeat(np.arange(len(self.whole), dtype=np.int32), self.counts)
@@ -162,8 +168,7 @@ def _chained(words: Hashes, n: int) -> Hashes:
 
 def _weights_of_runs(weighed: Weighed, n: int) -> Offsets:
     """The weights of n consecutive words, for every run as `_chained` has them."""
-    total = bounds_of(weighed.weights)
-    return total[n:] - total[:-n]
+    return weighed.total[n:] - weighed.total[:-n]
 
 
 def _longer(weighed: Weighed, hashes: Hashes, places: Offsets, n: int) -> tuple[Hashes, Offsets]:
@@ -174,11 +179,8 @@ def _longer(weighed: Weighed, hashes: Hashes, places: Offsets, n: int) -> tuple[
 
 
 def _covered(weighed: Weighed, places: Offsets, n: int) -> Offsets:
-    """Weight, in each document, of the words that are in the runs of n words at `places`."""
-    change = np.zeros(len(weighed.words) + 1, dtype=np.int32)
-    change[places] = 1
-    change[places + n] -= 1
-    inside = np.flatnonzero(np.cumsum(change[:-1]))
-    total = bounds_of(weighed.weights[inside])
-    bounds = np.searchsorted(inside, weighed.bounds)
-    return np.asarray(np.diff(total[bounds]), dtype=np.int64)
+    """Weight, in each document, of the words in the runs of n words at the ascending `places`."""
+    stops = places + n
+    np.minimum(stops[:-1], places[1:], out=stops[:-1])  # each word once
+    covered = bounds_of(weighed.total[stops] - weighed.total[places])
+    return np.diff(covered[np.searchsorted(places, weighed.bounds)])

@@ -135,57 +135,46 @@ class Table:
 def _runs(text: Text) -> tuple[Offsets, Offsets]:
     """Where words begin and where they end, those of marks alone included."""
     inside = marked(text.characters, WORD)
-    borders = text.bounds[(text.bounds > 0) & (text.bounds < len(inside))]
-    unspaced = text.foreign_of("unspaced", "unspaced_mark")
-    if not len(unspaced) and not (inside[borders] & inside[borders - 1]).any():
-        return _edges(inside)
-    begins, ends = inside.copy(), inside.copy()
-    begins[1:] &= ~inside[:-1]
-    ends[:-1] &= ~inside[1:]
-    begins[borders] = inside[borders]
-    ends[borders - 1] = inside[borders - 1]
-    _cut_unspaced(text, inside, begins=begins, ends=ends)
-    return np.flatnonzero(begins), np.flatnonzero(ends) + 1
-
-
-def _edges(inside: NDArray[np.bool_]) -> tuple[Offsets, Offsets]:
-    """Where runs begin and end: the quick way, for words that never touch."""
     edges = np.flatnonzero(inside[1:] != inside[:-1])
     edges += 1
     if len(inside) and inside[0]:
         edges = np.insert(edges, 0, 0)
     if len(inside) and inside[-1]:
         edges = np.append(edges, len(inside))
-    return edges[::2].copy(), edges[1::2].copy()
+    starts, stops = edges[::2].copy(), edges[1::2].copy()
+    cuts = _cuts(text, inside)
+    if not len(cuts):
+        return starts, stops
+    starts, stops = np.append(starts, cuts), np.append(stops, cuts)
+    starts.sort(kind="stable")
+    stops.sort(kind="stable")
+    return starts, stops
 
 
-def _cut_unspaced(
-    text: Text, inside: NDArray[np.bool_], *, begins: NDArray[np.bool_], ends: NDArray[np.bool_]
-) -> None:
-    """Makes every letter of an unspaced script a word, with the marks behind it."""
-    letters = text.foreign_of("unspaced")
-    begins[letters] = True
-    after = text.foreign_of("unspaced", "unspaced_mark") + 1
+def _cuts(text: Text, inside: NDArray[np.bool_]) -> Offsets:
+    """Where a word follows another at once: between documents, in scripts without spaces.
+
+    Every letter of such a script is a word, with the marks behind it.
+    """
+    letters, after = text.foreign_of("unspaced"), text.foreign_of("unspaced", "unspaced_mark") + 1
     after = after[after < len(inside)]
     following = text.characters[after]
-    after = after[inside[after] & (following != _MARKS[0]) & (following != _MARKS[1])]
-    begins[after] = True
-    ends[after - 1] = inside[after - 1]
-    letters = letters[letters > 0]
-    ends[letters - 1] = inside[letters - 1]
+    after = after[(following != _MARKS[0]) & (following != _MARKS[1])]
+    cuts = np.concatenate([text.bounds, letters, after])
+    cuts = cuts[(cuts > 0) & (cuts < len(inside))]
+    return np.unique(cuts[inside[cuts] & inside[cuts - 1]])
 
 
 def _without_leading_marks(text: Text, starts: Offsets, stops: Offsets) -> tuple[Offsets, Offsets]:
     """A mark makes no word by itself: words begin with their first letter or number."""
     marks = text.foreign_of("mark", "unspaced_mark")
     led = np.searchsorted(starts, marks)
-    led = led[np.append(starts, -1)[led] == marks]
+    leads = np.append(starts, -1)[led] == marks
+    led, leading = led[leads], marks[leads]
     if not len(led):
         return starts, stops
-    solid = np.ones(len(text.characters) + 1, dtype=np.bool_)
-    solid[marks] = False
-    places = np.flatnonzero(solid)
-    starts[led] = places[np.searchsorted(places, starts[led])]
+    ends = marks[np.append(np.flatnonzero(np.diff(marks) != 1), len(marks) - 1)] + 1
+    starts[led] = ends[np.searchsorted(ends, leading, side="right")]
     kept = starts < stops
     return starts[kept], stops[kept]
 
