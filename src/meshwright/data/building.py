@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
 from meshwright.data.failures import broken_off
@@ -154,20 +154,15 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     InvalidInput for input that cannot be used; `on_finding` is told of what is only odd.
     """
     from meshwright.data.source.division import plan_units
-    from meshwright.data.source.listing import survey
+    from meshwright.data.source.listing import list_inputs
 
-    store = Store(Path(settings.output.folder) / WORK)
-    listing = survey(settings.sources, spool=Path(settings.output.folder) / SPOOL)
-    errors = [found for found in listing.findings if found.severity is Severity.ERROR]
-    if errors:
-        raise InvalidInput(errors)
-    for found in listing.findings:
-        (on_finding or _silent)(found)
+    folder = Path(settings.output.folder)
+    inputs = list_inputs(settings.sources, spool=folder / SPOOL, tell=on_finding)
     return Job(
         build=settings,
-        inputs=listing.inputs,
-        units=plan_units(listing.inputs, unit_bytes=UNIT_BYTES),
-        store=store,
+        inputs=inputs,
+        units=plan_units(inputs, unit_bytes=UNIT_BYTES),
+        store=Store(folder / WORK),
         digests=digests_of(settings),
     )
 

@@ -24,6 +24,7 @@ from meshwright.base.noun import dataclass
 from meshwright.data.documents import BATCH_BYTES, documents_of
 from meshwright.data.needs import need
 from meshwright.data.settings import Limits, Source
+from meshwright.data.source.jsonl import value_at
 from meshwright.data.source.listing import list_inputs
 from meshwright.data.source.records import records_of
 from meshwright.data.words.table import Table
@@ -275,17 +276,8 @@ def _texts(source: Input, fields: Sequence[str]) -> Iterator[tuple[Item, str]]:
     """Every string of an input's records, or those of the named fields."""
     for number, record in enumerate(records_of(source, Limits()), 1):
         for field in fields or record:
-            for text in _strings(_at(record, field)):
+            for text in _strings(value_at(record, field)):
                 yield Item(file=source.path, record=number, field=field), text
-
-
-def _at(record: Any, field: str) -> Any:
-    """The value of a field, whose name may be a dotted path; None when it is not there."""
-    if isinstance(record, dict) and field in record:
-        return record[field]
-    for name in field.split("."):
-        record = record.get(name) if isinstance(record, dict) else None
-    return record
 
 
 def _strings(value: Any, depth: int = _DEEPEST) -> Iterator[str]:

@@ -75,7 +75,7 @@ def test_the_dtype_is_that_of_megatron(
     vocabulary = {**byte_level["model"]["vocab"], "far": size - 1}
     tokenizer = load(TokenizerSource(file=str(written(byte_level, model={"vocab": vocabulary}))))
     assert tokenizer.vocab_size == size
-    assert tokenizer.dtype is dtype
+    assert tokenizer.dtype == dtype
 
 
 def test_truncation_padding_and_templates_of_the_file_are_not_applied(

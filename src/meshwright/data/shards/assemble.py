@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from meshwright.data.pack.strategy import Fill
     from meshwright.data.settings import Pack
     from meshwright.data.shards.writing import Shard
 
@@ -75,7 +76,7 @@ def manifest_of(made: Sequence[tuple[str, str, Shard]]) -> Manifest:
     return Manifest(
         tool=f"meshwright {__version__}",
         counts={"": kept},
-        strategies=_strategies(shard for _, _, shard in made),
+        strategies=strategies_of(shard.fills for _, _, shard in made),
         shards=[
             ShardRecord(
                 name=name,
@@ -97,11 +98,11 @@ def manifest_of(made: Sequence[tuple[str, str, Shard]]) -> Manifest:
     )
 
 
-def _strategies(shards: Iterable[Shard]) -> dict[str, StrategyRecord]:
-    """The packing strategies over all shards together."""
+def strategies_of(shards: Iterable[Mapping[str, Fill]]) -> dict[str, StrategyRecord]:
+    """The packing strategies over all shards together; each shard tells of them by name."""
     total: dict[str, StrategyRecord] = {}
-    for shard in shards:
-        for name, fill in shard.fills.items():
+    for fills in shards:
+        for name, fill in fills.items():
             before = total.get(name, StrategyRecord(rows=0, padding=0, cut=0))
             total[name] = StrategyRecord(
                 rows=before.rows + fill.rows,

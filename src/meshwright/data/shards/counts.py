@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.data.needs import need
-from meshwright.data.shards.integrity import finding
+from meshwright.data.shards.integrity import REPORT, finding
 from meshwright.data.shards.names import DOCUMENTS, ENDS, MANIFEST, SPLITS
 from meshwright.data.shards.tables import COLUMNS, schema
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
     from meshwright.data.shards.folder import Folder
     from meshwright.data.shards.manifest import Manifest
 
-_REPORT = "the files are as they were written, so this is a fault of meshwright: report it"
-
 
 def check_sums(folder: Path, manifest: Manifest) -> list[Finding]:
     """Sums inside the manifest."""
-    return [finding(folder / MANIFEST, text, hint=_REPORT) for text in _wrong_sums(manifest)]
+    return [finding(folder / MANIFEST, text, hint=REPORT) for text in _wrong_sums(manifest)]
 
 
 def _wrong_sums(manifest: Manifest) -> Iterator[str]:
@@ -69,7 +67,7 @@ def check_documents(folder: Path, manifest: Manifest, splits: dict[str, Folder])
         complaints = list(_wrong_documents(path, manifest, _Lengths(splits)))
     except (arrow.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         complaints = [f"cannot be read: {error}"]
-    return [finding(path, text, hint=_REPORT) for text in complaints]
+    return [finding(path, text, hint=REPORT) for text in complaints]
 
 
 def _wrong_documents(path: Path, manifest: Manifest, lengths: _Lengths) -> Iterator[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.data.shards.manifest import File, Manifest
 
 _BESIDE = (".build.json", ".lock", MANIFEST)  # not in the manifest, and not foreign either
+REPORT = "the files are as they were written, so this is a fault of meshwright: report it"
 _REBUILD = "build it again, or copy the file from where it is whole"
 
 

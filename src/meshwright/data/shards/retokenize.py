@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.data.needs import need
 from meshwright.data.settings import TokenizerSource
-from meshwright.data.shards.integrity import finding
+from meshwright.data.shards.integrity import REPORT, finding
 from meshwright.data.shards.names import TOKENIZER
 
 if TYPE_CHECKING:
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from meshwright.base.finding import Finding
     from meshwright.data.shards.folder import Folder
-
-_REPORT = "the files are as they were written, so this is a fault of meshwright: report it"
 
 
 def check_tokens(
@@ -31,7 +29,7 @@ def check_tokens(
     try:
         tokenizer = load_tokenizer(folder, next(iter(splits.values())))
     except MeshwrightError as error:
-        return [finding(folder / TOKENIZER, f"cannot be used: {error}", hint=_REPORT)], 0
+        return [finding(folder / TOKENIZER, f"cannot be used: {error}", hint=REPORT)], 0
     findings: list[Finding] = []
     compared = 0
     for name in texts:
@@ -39,7 +37,7 @@ def check_tokens(
             wrong = _differs(row, splits, tokenizer)
             compared += wrong is not None
             if wrong:
-                findings.append(finding(folder / name, wrong, hint=_REPORT))
+                findings.append(finding(folder / name, wrong, hint=REPORT))
                 break
     return findings, compared
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from meshwright.base.errors import InvalidInput
 from meshwright.data.documents import bounds_of
-from meshwright.data.shards.integrity import finding
+from meshwright.data.shards.integrity import REPORT, finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from meshwright.data.shards.folder import Folder, Shard
 
 _BLOCK = 1 << 22  # tokens looked at at once
-_REPORT = "the files are as they were written, so this is a fault of meshwright: report it"
 
 
 def check_shard(folder: Folder, number: int) -> list[Finding]:
@@ -34,7 +33,7 @@ def check_shard(folder: Folder, number: int) -> list[Finding]:
     if not complaints:
         complaints = list(_documents(shard, folder))
     return [
-        finding(path.with_name(f"{path.name}{end}"), text, hint=_REPORT) for end, text in complaints
+        finding(path.with_name(f"{path.name}{end}"), text, hint=REPORT) for end, text in complaints
     ]
 
 

@@ -28,17 +28,25 @@ class Listing(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def list_inputs(sources: Sequence[Source], *, spool: Path | None = None) -> tuple[Input, ...]:
+def list_inputs(
+    sources: Sequence[Source],
+    *,
+    spool: Path | None = None,
+    tell: Callable[[Finding], object] | None = None,
+) -> tuple[Input, ...]:
     """The inputs in the order of the sources and their files; globs and folders sorted.
 
     `spool` is the folder that keeps standard input, if a source names it as "-" (see `stdin`).
-    Raises InvalidInput with everything that is wrong: a name without a file, a file that cannot be
-    read or is of no known kind, the same file in two sources.
+    `tell` hears what is only odd. Raises InvalidInput with everything that is wrong: a name without
+    a file, a file that cannot be read or is of no known kind, the same file in two sources.
     """
     listing = survey(sources, spool=spool)
     errors = [found for found in listing.findings if found.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
+    if tell is not None:
+        for found in listing.findings:
+            tell(found)
     return listing.inputs
 
 

@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from meshwright import __version__
-from meshwright.data.pack.strategy import layout_of
+from meshwright.data.pack.strategy import Fill, layout_of
 from meshwright.data.reading import write_build
 from meshwright.data.reasons import REASONS
+from meshwright.data.shards.assemble import strategies_of
 from meshwright.data.shards.manifest import (
     Cluster,
     Example,
@@ -19,7 +20,6 @@ from meshwright.data.shards.manifest import (
     Packed,
     ShardRecord,
     SourceRecord,
-    StrategyRecord,
     Vocabulary,
 )
 from meshwright.data.shards.names import printable
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.settings import Build
     from meshwright.data.shards.hashed import Written
+    from meshwright.data.shards.manifest import StrategyRecord
     from meshwright.data.stages.account import Account
     from meshwright.data.stages.layout import Job
 
@@ -55,7 +56,8 @@ def manifest_of(job: Job, account: Account, files: dict[str, Written]) -> Manife
             for reason, count in zip(REASONS, account.counts, strict=True)
             if count or not reason
         },
-        facts={"rejected": account.rejected},
+        facts={"rejected": account.rejected, "repaired": int(account.repaired.sum())},
+        masked=dict(account.masked),
         inputs=_inputs(job, account),
         sources=_sources(build, record),
         examples=_examples(job, account),
@@ -120,6 +122,7 @@ def _inputs(job: Job, account: Account) -> list[InputRecord]:
             compression=found.compression,
             bytes=found.bytes,
             documents=int(account.documents[number]),
+            repaired=int(account.repaired[number]),
             content=account.content(number),
         )
         for number, found in enumerate(job.inputs)
@@ -165,14 +168,10 @@ def _shards(job: Job) -> list[ShardRecord]:
 
 def _strategies(job: Job) -> dict[str, StrategyRecord]:
     """The packing strategies, over all shards together."""
-    total: dict[str, StrategyRecord] = {}
-    for number in range(len(shards_of(job.store))):
-        record = job.store.record("emit", number) or {}
-        for name, fill in record["shard"]["fills"].items():
-            before = total.get(name, StrategyRecord(rows=0, padding=0, cut=0))
-            total[name] = StrategyRecord(
-                rows=before.rows + fill["rows"],
-                padding=before.padding + fill["padding"],
-                cut=before.cut + fill["cut"],
-            )
-    return total
+    records = [
+        job.store.record("emit", number) or {} for number in range(len(shards_of(job.store)))
+    ]
+    return strategies_of(
+        {name: Fill(**fill) for name, fill in record["shard"]["fills"].items()}
+        for record in records
+    )

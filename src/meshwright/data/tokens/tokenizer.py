@@ -11,6 +11,7 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
+from meshwright.data.shards.indexed import dtype_for
 from meshwright.data.tokens import copy, ends, files, trial
 from meshwright.data.tokens.barred import barred
 from meshwright.data.tokens.hostile import FIXED
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from meshwright.data.settings import TokenizerSource
     from meshwright.data.tokens.files import Found
     from meshwright.data.tokens.vocabulary import Encoder, Ids, Vocabulary
-
-SMALL_VOCABULARY = 65_500  # below it Megatron writes u16 (IndexedDataset, DType.optimal_dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +53,9 @@ class Tokenizer:
         return self.vocabulary.digest
 
     @property
-    def dtype(self) -> type[np.uint16 | np.int32]:
+    def dtype(self) -> np.dtype[Any]:
         """What Megatron would store the ids as."""
-        return np.uint16 if self.vocab_size < SMALL_VOCABULARY else np.int32
+        return dtype_for(self.vocab_size)
 
     @property
     def engine(self) -> str:
