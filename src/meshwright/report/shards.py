@@ -10,6 +10,7 @@ from meshwright.base.units import format_bytes, format_count, format_number
 from meshwright.data.reasons import REASONS
 from meshwright.report.check.visible import harmless
 from meshwright.report.findings import finding_lines, finding_record
+from meshwright.report.repairs import repair_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,6 +105,8 @@ def stats_record(folder: str, stats: Stats) -> dict[str, Any]:
         "sources": [asdict(source) for source in manifest.sources],
         "counts": {reason or "kept": count for reason, count in manifest.counts.items()},
         "rejected": manifest.facts.get("rejected", 0),
+        "repaired": manifest.facts.get("repaired", 0),
+        "masked": manifest.masked,
         "examples": {name: [asdict(e) for e in found] for name, found in manifest.examples.items()},
         "clusters": [asdict(cluster) for cluster in manifest.clusters],
         "inputs": [asdict(found) for found in manifest.inputs],
@@ -122,7 +125,7 @@ def _headline(folder: str, stats: Stats) -> Iterator[str]:
     yield f"{folder}: {format_count(tokens)} tokens of {documents:,} documents; {size}"
     packed, vocabulary = manifest.packed, manifest.vocabulary
     yield (
-        f"rows of {packed.seq_len:,} tokens, packed by {packed.strategy}, .bin holds "
+        f"rows of {packed.seq_len:,} tokens, packed by {harmless(packed.strategy)}, .bin holds "
         f"{packed.layout}; {vocabulary.vocab_size:,} ids as {vocabulary.dtype}, "
         f"end of text {vocabulary.eod_id}, padding {vocabulary.pad_id}"
     )
@@ -157,7 +160,7 @@ def _strategies(manifest: Manifest) -> Iterator[Block]:
     longer = min(one.cut for one in manifest.strategies.values())  # than a row: cut by all
     records = [
         {
-            "strategy": f"{name} (used)" if name == used else name,
+            "strategy": harmless(f"{name} (used)" if name == used else name),
             "rows": f"{one.rows:,}",
             "padding": _percent(one.padding / max(1, one.rows * seq_len)),
             "cut": _part(one.cut, documents),
@@ -181,7 +184,7 @@ def packing_line(manifest: Manifest) -> str:
         would = "" if name == used else "would "
         pads, cuts = ("pads", "cuts") if name == used else ("pad", "cut")
         cut = _percent(one.cut / documents)
-        words.append(f"{name} {would}{pads} {padding} and {cuts} {cut} of the documents")
+        words.append(f"{harmless(name)} {would}{pads} {padding} and {cuts} {cut} of the documents")
     return "; ".join(words)
 
 
@@ -194,7 +197,7 @@ def _sources(manifest: Manifest) -> Iterator[Block]:
         own = max(1, source.tokens - source.valid_tokens)
         records.append(
             {
-                "name": source.name,
+                "name": harmless(source.name),
                 "documents": f"{source.documents:,}",
                 "tokens": f"{source.tokens:,}",
                 "bytes_per_token": f"{source.text_bytes / max(1, source.tokens):.2f}",
@@ -216,9 +219,10 @@ def _reasons(manifest: Manifest) -> Iterator[Block]:
     rejected = manifest.facts.get("rejected", 0)
     aside = f"; {rejected:,} more could not be read: rejected.jsonl" if rejected else ""
     yield f"{total:,} documents read, {_part(kept, total)} kept{aside}"
+    yield from repair_lines(manifest)
     records = [
         {
-            "reason": REASONS.get(reason, reason),
+            "reason": harmless(REASONS.get(reason, reason)),
             "documents": f"{count:,}",
             "share": _percent(count / max(1, total)),
             "example": _example(manifest, reason),
@@ -373,7 +377,7 @@ def origin_page(origin: Origin, *, split: str | None, document: int | None) -> l
     """What became of a document, for one that is in no shard."""
     lines: list[Block] = [f"{harmless(origin.place)}: {origin.bytes:,} bytes as read"]
     if origin.reason:
-        lines.append(f"dropped: {origin.reason}: {REASONS.get(origin.reason, '')}")
+        lines.append(harmless(f"dropped: {origin.reason}: {REASONS.get(origin.reason, '')}"))
     if origin.duplicate_of_input is not None:
         other = f"{harmless(origin.duplicate_of_input)}:{origin.duplicate_of_line}"
         lines.append(f"repeats {other}, similarity {origin.similarity:.2f}")
