@@ -138,10 +138,16 @@ def _corpus(asked: Asked, job: Job | None, assumed: list[str]) -> Corpus:
 
 def _refuse_doubly_given(asked: Asked) -> None:
     """What a folder says of itself cannot be said again."""
-    for name in ("have", "seq_len", "vocab_size", "document_tokens"):
+    flags = {
+        "have": "--have",
+        "seq_len": "--seq-len",
+        "vocab_size": "--vocab-size",
+        "document_tokens": "--doc-tokens",
+    }
+    for name, flag in flags.items():
         if getattr(asked, name) is not None:
             raise MeshwrightError(
-                f"the folder says itself what its {name} is", hint=f"leave {name} out"
+                f"the folder says itself what its {name} is", hint=f"leave {name} out ({flag})"
             )
 
 

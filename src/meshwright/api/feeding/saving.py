@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ def saves_of(job: Job, *, step_s: float) -> tuple[Saves, tuple[str, ...]]:
         float(interval_s(known)),
         float(optimum_s(known)),
     )
-    is_stated = between == between
+    is_stated = not math.isnan(between)
     if not is_stated:
         between = max(optimum, stall)
     failures = mtbf_s(known)

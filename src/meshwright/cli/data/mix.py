@@ -42,7 +42,7 @@ _EPOCHS = Column(key="epochs", title="epochs", align="right")
 @click.option("--output", "-o", "target", required=True, metavar="FILE", help="As blend.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def mix(
-    folders: tuple[str, ...], weights: str | None, asked: str | None, target: str, as_json: bool
+    folders: tuple[str, ...], *, weights: str | None, asked: str | None, target: str, as_json: bool
 ) -> None:
     """Blend folders of shards that `meshwright data build` made, for the loader and for Megatron.
 

@@ -80,7 +80,8 @@ def _positive(option: str, text: str | float | None, *, parse: Any = parse_token
         return None
     value: float = parse(text)
     if value <= 0 or value > _MOST:
-        raise click.BadParameter(f"{text} is not possible", param_hint=option)
+        message = f"{text} is not possible: write a number above 0, as 15T"
+        raise click.BadParameter(message, param_hint=option)
     return value
 
 
