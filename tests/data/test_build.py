@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Severity
 from meshwright.data import building as module
 from meshwright.data.building import build
 from meshwright.data.settings import (
@@ -197,6 +198,7 @@ def test_too_many_bad_lines_stop_with_file_and_lines(
     with pytest.raises(InvalidInput) as refused:
         build(replace(asked, limits=Limits(bad_fraction=0.005)), engine="inline")
     first, *shown = refused.value.findings
+    assert [finding.severity for finding in shown] == [Severity.INFO] * 2
     assert "2 of 202 documents cannot be read (1.0%)" in first.message
     assert "--bad-fraction" in first.hint
     assert [finding.line for finding in shown] == [51, 152]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_duration, format_rate
+from meshwright.report.repairs import repair_lines
 from meshwright.report.shards import packing_line
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ def _reasons(manifest: Manifest) -> Iterator[Block]:
         yield ""
     share = f" ({kept / total:.1%})" if total else ""
     yield f"{kept:,} of {total:,} documents kept{share}"
+    yield from repair_lines(manifest)
 
 
 def _output(folder: str, manifest: Manifest) -> Iterator[Block]:

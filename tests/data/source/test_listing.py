@@ -171,6 +171,8 @@ def test_the_kind_is_told_by_name_and_content(folder, name, content, kind):
         ("x.parquet.gz", _gzipped(b"PAR1"), "parquet inside gz", "gzip -d"),
         ("x.txt", b"%PDF-1.7", "is a .pdf file", "leave it out"),
         ("x.txt", "text".encode("utf-16"), "UTF-16", "iconv"),
+        ("x.txt", "some text".encode("utf-16-le"), "UTF-16", "iconv"),
+        ("x.txt", "some text".encode("utf-16-be"), "UTF-16", "iconv"),
         ("x", b"\x01\0\0\x02", "no known kind", "format"),
         ("x.json", b' [\n{"text":"a"}]', "one JSON array", "jq -c '.[]'"),
         ("x.json", b'{\n "text": "a"\n}', "JSON spread over lines", "jq -c '.'"),

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.data.settings import Limits
+from meshwright.data.settings import Limits, Source
+from meshwright.data.source.division import plan_units
+from meshwright.data.source.listing import list_inputs
+from meshwright.data.source.reading import read_unit
 
 PROSE = b"\xef\xbb\xbfone\ntwo\r\n\r\n \t\nthree \xff\n\n\n\nfour\nfive"
 
@@ -52,3 +55,22 @@ def test_documents_over_the_limit_are_set_aside(read, documents, unit_bytes):
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
 def test_a_file_of_blanks_has_no_documents(read, documents):
     assert not read("x.txt", b" \n\t\r\n\n", documents=documents).documents
+
+
+@pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
+def test_documents_that_are_not_utf8_are_counted(tmp_path, documents):
+    path = tmp_path / "x.txt"
+    path.write_bytes(b"caf\xe9\n\ncaf\xc3\xa9\n\nna\xefve \xff\n")
+    sources = (Source(files=(str(path),), documents=documents),)
+    inputs = list_inputs(sources)
+    counts: list[tuple[int, int]] = []
+    found = read_unit(
+        *(plan_units(inputs)[0], inputs),
+        sources=sources,
+        limits=Limits(),
+        reject=lambda bad: None,
+        repaired=lambda input, number: counts.append((input, number)),
+    )
+    texts = [text for batch in found for text in batch.strings()]
+    assert sum(number for _, number in counts) == sum("\ufffd" in text for text in texts)
+    assert sum(number for _, number in counts) == (1 if documents == "file" else 2)

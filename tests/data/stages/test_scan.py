@@ -64,7 +64,7 @@ def test_every_document_is_there_with_its_reason(folder: Path) -> None:
     assert "bob@corp.org" not in kept.string(kept.ids.index("d11"))
     record = job.store.record("scan", 0)
     assert record is not None
-    assert record["inputs"] == {"0": {"read": 29, "rejected": 1}}
+    assert record["inputs"] == {"0": {"read": 29, "rejected": 1, "repaired": 0}}
     assert record["dropped"] == {"empty": 1, "gopher_quality.words": 1}
     assert record["masked"]["email"] == 1
     (example,) = record["examples"]["gopher_quality.words"]

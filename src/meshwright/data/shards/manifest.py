@@ -78,6 +78,7 @@ class InputRecord:
     compression: str  # gz, zst; "" = none
     bytes: int  # as stored
     documents: int  # that could be read
+    repaired: int  # of these, text that was not UTF-8: bytes of it became U+FFFD
     content: str  # digest of what was read and kept of it, in order
 
 
@@ -136,7 +137,8 @@ class Manifest:
     vocabulary: Vocabulary | None = None  # the tokenizer; null where the build stops at text
     packed: Packed | None = None  # how rows were made; likewise
     counts: dict[str, int] = field(default_factory=dict)  # documents by reason, "" = kept
-    facts: dict[str, int] = field(default_factory=dict)  # further counts: rejected
+    facts: dict[str, int] = field(default_factory=dict)  # further counts: rejected, repaired
+    masked: dict[str, int] = field(default_factory=dict)  # personal data by kind
     inputs: list[InputRecord] = field(default_factory=list)  # every file that was read
     sources: list[SourceRecord] = field(default_factory=list)  # what each gave
     examples: dict[str, list[Example]] = field(default_factory=dict)  # by reason

@@ -250,6 +250,20 @@ def text_of(record: dict[str, Any], name: str) -> bytes:
     raise Unread("null" if text is None else "not_text")
 
 
+def is_missing(record: dict[str, Any], name: str) -> bool:
+    """Whether a record has no field of that dotted name."""
+    return value_at(record, name) is _MISSING
+
+
+def texts_in(record: dict[str, Any]) -> list[str]:
+    """The dotted names of fields that hold strings, two levels deep, the longest string first."""
+    found = {name: value for name, value in record.items() if isinstance(value, str)}
+    for name, value in record.items():
+        if isinstance(value, dict):
+            found |= {f"{name}.{k}": v for k, v in value.items() if isinstance(v, str)}
+    return sorted(found, key=lambda name: -len(found[name]))
+
+
 def id_of(record: dict[str, Any], name: str) -> str:
     """What a record calls itself, "" unless that is a string or a number."""
     value = value_at(record, name)

@@ -79,8 +79,12 @@ def magic(head: bytes) -> str:
 
 
 def is_utf16(head: bytes) -> bool:
-    """Whether text begins with the byte order mark of UTF-16 (or of UTF-32)."""
-    return head.startswith(_UTF16)
+    """Whether text begins with the byte order mark of UTF-16 (or of UTF-32), or is it without.
+
+    Without a mark most characters of Western text have a zero byte, always on the same side.
+    """
+    sides = [head[side::2].count(0) for side in (0, 1)]
+    return head.startswith(_UTF16) or (min(sides) == 0 and 4 * max(sides) > len(head))
 
 
 def guessed(head: bytes) -> str:

@@ -38,11 +38,13 @@ def read_unit(
     count: Callable[[int], None] = lambda _lines: None,
 ) -> Iterator[Documents]:
     """The documents of a unit in the order of its spans, in batches of about BATCH_BYTES.
+    repaired: Callable[[int, int], None] = lambda _input, _documents: None,
 
     `reject` is told of each line, row or file that is set aside, `count` how many lines each span
-    holds (see above). Raises InvalidInput for a file that cannot be opened, is cut short, damaged,
-    no longer what it was, or lacks the column of the text. Holds a few batches, or a few times
-    limits.document_bytes where single documents are larger.
+    holds (see above), `repaired` how many more documents of an input were not UTF-8. Raises
+    InvalidInput for a file that cannot be opened, is cut short, damaged, no longer what it was, or
+    lacks the column of the text. Holds a few batches, or a few times limits.document_bytes where
+    single documents are larger.
     """
     gathering = Gathering()
     for span in unit.spans:
@@ -57,6 +59,8 @@ def read_unit(
                 break
             if some.texts:
                 yield from gathering.add(some, input=span.input)
+            if some.repaired:
+                repaired(span.input, some.repaired)
     yield from gathering.rest()
 
 

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A few documents of one input: their UTF-8, their line numbers and, if asked for, names."""
+    """A few documents of one input: their UTF-8, their line numbers and, if asked for, names.
+
+    `repaired` of them were not UTF-8 before.
+    """
 
     texts: Sequence[bytes]
     lines: Sequence[int]
     ids: Sequence[str] = ()
+    repaired: int = 0
 
 
 class Gathering:

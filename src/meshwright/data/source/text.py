@@ -1,7 +1,7 @@
 """Documents from plain text: the whole file, its lines, or its paragraphs.
 
-Bytes that are not UTF-8 become U+FFFD. A byte order mark in front of a document is left out. Blank
-lines, and files of nothing else, are no documents.
+Bytes that are not UTF-8 become U+FFFD, and such documents are counted. A byte order mark in front
+of a document is left out. Blank lines, and files of nothing else, are no documents.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def whole_rows(
             return 1
     text = b"".join(parts).removeprefix(BOM)
     if text.strip():
-        yield Rows([repaired(text)], [1])
+        yield _rows([text], [1])
     return 1
 
 
@@ -52,8 +52,7 @@ def line_rows(
             continue
         lines = [line.removeprefix(BOM) for line in block.lines]
         numbers = [i for i, line in enumerate(lines, block.first) if line.strip(_BLANK)]
-        texts = [repaired(lines[i - block.first].removesuffix(b"\r")) for i in numbers]
-        yield Rows(texts, numbers)
+        yield _rows([lines[i - block.first].removesuffix(b"\r") for i in numbers], numbers)
     return count
 
 
@@ -77,7 +76,7 @@ def paragraph_rows(
             return count
     last = paragraph.closed(reject)
     if last:
-        yield Rows([last[1]], [last[0]])
+        yield _rows([last[1]], [last[0]])
     return count
 
 
@@ -96,7 +95,7 @@ class _Paragraph:
         texts: list[bytes] = []
         numbers: list[int] = []
         if block.beyond and self._skipping:
-            return Rows(texts, numbers), True
+            return _rows(texts, numbers), True
         for number, line in enumerate(block.lines, block.first):
             if line.removeprefix(BOM).strip(_BLANK):
                 self._add(number, line, too_long=block.too_long)
@@ -107,8 +106,8 @@ class _Paragraph:
                 numbers.append(ended[0])
                 texts.append(ended[1])
             if block.beyond:
-                return Rows(texts, numbers), True
-        return Rows(texts, numbers), False
+                return _rows(texts, numbers), True
+        return _rows(texts, numbers), False
 
     def _add(self, number: int, line: bytes, *, too_long: bool) -> None:
         if self._skipping:
@@ -121,7 +120,7 @@ class _Paragraph:
             self._lines = [b"\n".join([*self._lines, line])[:EXCERPT_BYTES]]
 
     def closed(self, reject: Callable[[int, str, bytes], None]) -> tuple[int, bytes] | None:
-        """The number and text of the paragraph that ends here, if there is one."""
+        """The number and bytes of the paragraph that ends here, if there is one."""
         first, text, size = self._first, b"\n".join(self._lines), self._bytes
         self._first, self._lines, self._bytes = 0, [], 0
         if not first:
@@ -129,11 +128,18 @@ class _Paragraph:
         if size > self._longest_bytes + 1:
             reject(first, "too_long", text[:EXCERPT_BYTES])
             return None
-        return first, repaired(text.removeprefix(BOM).removesuffix(b"\r"))
+        return first, text.removeprefix(BOM).removesuffix(b"\r")
+
+
+def _rows(texts: list[bytes], numbers: list[int]) -> Rows:
+    """Documents of these bytes, and how many of them were not UTF-8."""
+    mended = [repaired(text) for text in texts]
+    changed = sum(new is not old for new, old in zip(mended, texts, strict=True))
+    return Rows(mended, numbers, repaired=changed)
 
 
 def repaired(text: bytes) -> bytes:
-    """The text as valid UTF-8."""
+    """The text as valid UTF-8; itself where it is that already."""
     if text.isascii():
         return text
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from meshwright.data.stages.lines import before, rejected
 from meshwright.data.stages.scanned import scanned
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -42,7 +44,9 @@ class Account:
         self.job = job
         self.counts: NDArray[np.int64] = np.zeros(len(REASONS), dtype=np.int64)
         self.documents: NDArray[np.int64] = np.zeros(len(job.inputs), dtype=np.int64)
+        self.repaired: NDArray[np.int64] = np.zeros(len(job.inputs), dtype=np.int64)
         self.rejected = 0
+        self.masked: Counter[str] = Counter()
         self.examples: dict[str, list[dict[str, Any]]] = {}
         self._content = [xxhash.xxh3_128() for _ in job.inputs]
         counts = [len(job.store.column("scan", unit.number, "survivors")) for unit in job.units]
@@ -54,6 +58,7 @@ class Account:
         self.counts += np.bincount(fates.reason, minlength=len(REASONS))
         self._add_inputs(fates)
         self._add_repeats(number)
+        self._add_counts(self.job.store.record("scan", number) or {})
         self._add_examples(number, fates)
 
     def _add_inputs(self, fates: Fates) -> None:
@@ -71,6 +76,13 @@ class Account:
         kept = self._bounds[dropped["of_unit"]] + dropped["of_survivor"]
         np.add.at(self._repeated, kept, 1)
 
+    def _add_counts(self, record: Mapping[str, Any]) -> None:
+        """What the scan counted: lines set aside, texts repaired, matches masked."""
+        for input, counts in record.get("inputs", {}).items():
+            self.rejected += int(counts["rejected"])
+            self.repaired[int(input)] += int(counts.get("repaired", 0))
+        self.masked.update(record.get("masked", {}))
+
     def _add_examples(self, number: int, fates: Fates) -> None:
         """The first few of each reason; those of the scan know how their text begins."""
         record = self.job.store.record("scan", number) or {}
@@ -81,7 +93,6 @@ class Account:
                 {**one, "line": one["line"] + ahead.get(one["input"], 0)}
                 for one in found[: EXAMPLES - len(held)]
             ]
-        self.rejected += sum(int(file["rejected"]) for file in record.get("inputs", {}).values())
         for reason in ("exact_duplicate", "near_duplicate", "mix"):
             held = self.examples.setdefault(reason, [])
             for row in np.flatnonzero(fates.reason == CODES[reason])[

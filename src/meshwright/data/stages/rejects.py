@@ -6,10 +6,12 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import InvalidInput
-from meshwright.base.finding import Finding
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding, Severity
 from meshwright.base.words import shown
 from meshwright.data.shards.names import REJECTED, printable
+from meshwright.data.source.jsonl import is_missing, texts_in
+from meshwright.data.source.records import records_of
 from meshwright.data.source.rejects import REJECTS
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from meshwright.data.stages.layout import Job
 
 _SHOWN = 3  # bad lines in the error
+_SHOWN_FIELDS = 8
+_LOOKED_AT = 1000  # records, for one that lacks the field of the text
 
 
 class Judge:
@@ -60,12 +64,33 @@ class Judge:
         hint = f"mend the file, or accept this much: --bad-fraction {needed:g}"
         first = next(self._bad(found), None)
         if first is not None and first[0]["reason"] == "missing":
-            hint = "name the field of the text: --text-field NAME"
+            hint = f"name the field of the text: --text-field NAME{self._fields(found)}"
+        if first is not None and first[0]["reason"] == "encoding":
+            hint += "; if it is Latin-1: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
         examples = [
-            Finding(message=_bad_line(bad), file=path, line=bad["line"] + ahead)
+            Finding(
+                message=_bad_line(bad),
+                severity=Severity.INFO,
+                file=path,
+                line=bad["line"] + ahead,
+            )
             for bad, ahead in islice(self._bad(found), _SHOWN)
         ]
         return InvalidInput([Finding(message=message, file=path, hint=hint), *examples])
+
+    def _fields(self, found: int) -> str:
+        """The fields that hold text in the first record without the one asked for."""
+        source, limits = self.job.inputs[found], self.job.build.limits
+        wanted = self.job.build.sources[source.source].text_field
+        try:
+            for record in islice(records_of(source, limits), _LOOKED_AT):
+                if isinstance(record, dict) and is_missing(record, wanted):
+                    there = texts_in(record)
+                    listed = ", ".join(map(printable, there[:_SHOWN_FIELDS])) or "none"
+                    return f"; those with text are {listed}{', ...' * (len(there) > _SHOWN_FIELDS)}"
+        except MeshwrightError:  # a line that cannot be read comes first
+            pass
+        return ""
 
     def _bad(self, found: int) -> Iterator[tuple[dict[str, Any], int]]:
         """The bad lines of one input, each with the lines that lie before its unit's stretch."""

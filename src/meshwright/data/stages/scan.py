@@ -85,6 +85,7 @@ def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected]
         reject=reject,
         count=sink.lines.append,
     )
+        repaired=sink.add_repaired,
     for documents in batches:
         size = (len(documents), int(documents.bounds[-1]))
         seconds = time.process_time() - started
@@ -126,6 +127,7 @@ class _Sink:
         self.tally = Tally()
         self.rejected: dict[int, int] = {}
         self.read: dict[int, int] = {}
+        self.repaired: dict[int, int] = {}  # documents that were not UTF-8
         self.lines: list[int] = []  # of each span
         self._text = text
         self._compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
@@ -136,6 +138,10 @@ class _Sink:
         self._named = False
 
     def add(self, batch: Batch) -> None:
+    def add_repaired(self, input: int, documents: int) -> None:
+        """Counts documents of an input that were not UTF-8."""
+        self.repaired[input] = self.repaired.get(input, 0) + documents
+
         """Keeps one batch."""
         self._add_documents(batch)
         started, size = time.process_time(), (len(batch.documents), int(batch.documents.bounds[-1]))
@@ -226,6 +232,7 @@ def _facts(unit: Unit, sink: _Sink) -> dict[str, Any]:
                 "read": sink.read.get(number, 0),
                 "rejected": sink.rejected.get(number, 0),
             }
+                "repaired": sink.repaired.get(number, 0),
             for number in numbers
         },
         **sink.tally.facts(),
