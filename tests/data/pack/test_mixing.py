@@ -25,6 +25,13 @@ def test_a_total_that_repeats_a_source() -> None:
     assert quotas(stocks((0.5, 1000), (0.5, 300)), Mix(tokens=1200)) == [600, 600]
 
 
+def test_how_often_a_source_may_repeat() -> None:
+    given = stocks((0.5, 1000), (0.5, 100))
+    assert quotas(given, Mix(tokens=1000, max_repeats=5.0)) == [500, 500]
+    with pytest.raises(InvalidInput, match=r"mix\.max_repeats is 1"):
+        quotas(given, Mix(tokens=1000, max_repeats=1.0))
+
+
 def test_sources_without_a_weight_share_the_rest_by_what_they_have() -> None:
     assert quotas(stocks((0.5, 400), (None, 100), (None, 300)), Mix()) == [400, 100, 300]
     assert quotas(stocks((0.2, 100), (None, 100), (None, 300)), Mix()) == [100, 100, 300]

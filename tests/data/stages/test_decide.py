@@ -123,6 +123,17 @@ def test_no_division_of_the_work_changes_a_decision(
     assert numbered(parts, units) == numbered(whole, [texts])
 
 
+@pytest.mark.parametrize(("shingle_words", "expected"), [(1, [NEAR]), (5, [])])
+def test_longer_shingles_tell_the_same_words_in_another_order_apart(
+    tmp_path, shingle_words, expected
+):
+    words = [f"word{number}" for number in range(40)]
+    texts = [" ".join(words), " ".join(reversed(words))]
+    job = scanned_job(tmp_path, [texts], Dedup(near=True, shingle_words=shingle_words))
+    run_dedup(job)
+    assert [row[2] for row in dropped(job)] == expected
+
+
 def test_units_are_made_again_only_when_what_they_read_has_changed(tmp_path):
     job = scanned_job(tmp_path, divided(corpus(3), [10, 20]), Dedup(near=True))
     assert run_dedup(job) == ["link 0", "shingle 0", "shingle 1", "shingle 2", "decide 0"]

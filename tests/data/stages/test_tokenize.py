@@ -14,7 +14,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.data.documents import bounds_of
 from meshwright.data.settings import Dedup, TokenizerSource
 from meshwright.data.stages import tokenize
-from meshwright.data.stages.tokenize import CHECKED_BYTES, run_tokenize
+from meshwright.data.stages.tokenize import CHECKED_BYTES, key_tokenize, run_tokenize
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,6 +67,14 @@ def test_as_many_documents_are_compared_as_the_settings_say(tmp_path: Path, seen
     assert seen == [6, 7]
     run_tokenize(job_of(tmp_path, TEXTS, check_documents=0), 0)
     assert len(seen) == 2
+
+
+def test_what_is_only_compared_makes_no_unit_anew(tmp_path: Path) -> None:
+    keys = {key_tokenize(job_of(tmp_path, TEXTS, check_documents=n), 0) for n in (0, 8)}
+    other = job_of(tmp_path, TEXTS, check_documents=0)
+    other = replace(other, digests=(("tokenizer", "of another"),))
+    assert len(keys) == 1
+    assert key_tokenize(other, 0) not in keys
 
 
 def test_long_documents_are_compared_by_how_they_begin(tmp_path: Path, seen: list) -> None:
