@@ -175,7 +175,9 @@ def test_only_what_depends_on_a_change_is_made_again(
     def note(state) -> None:
         found.setdefault(state.stage, []).append(state.units_done)
 
-    build(asked, engine="inline", on_progress=note)
+    with pytest.raises(MeshwrightError, match=r"part-2\.jsonl has other content"):
+        build(asked, engine="inline")
+    build(asked, engine="inline", reuse=True, on_progress=note)
     assert 0 < found["scan"][0] < found["scan"][-1]
     fresh = tmp_path / "fresh"
     build(replace(asked, output=replace(output, folder=str(fresh), keep_work=False)))

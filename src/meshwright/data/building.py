@@ -15,18 +15,29 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
+from meshwright.data.differences import settings_of
 from meshwright.data.failures import broken_off
-from meshwright.data.finished import build_key, is_finished, remove_output, write_record
+from meshwright.data.finished import (
+    build_key,
+    check_replaceable,
+    is_finished,
+    is_whole,
+    read_record,
+    remove_output,
+    write_record,
+)
 from meshwright.data.needs import need
+from meshwright.data.outcome import outcome
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
-from meshwright.data.shards.names import SPOOL, WORK
+from meshwright.data.shards.names import MANIFEST, SPOOL, WORK
 from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
 from meshwright.data.stages.rejects import Judge
 from meshwright.data.work.aside import Aside
 from meshwright.data.work.board import Board
+from meshwright.data.work.contents import recorded, settled
 from meshwright.data.work.digests import digests_of
 from meshwright.data.work.engines.array import Array
 from meshwright.data.work.engines.choice import engine_of
@@ -37,7 +48,7 @@ from meshwright.data.work.progress import Meter
 from meshwright.data.work.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from meshwright.data.settings import Build
     from meshwright.data.shards.manifest import Manifest
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
     OnFinding = Callable[[Finding], object]
 
 UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
+DONE = "already built"  # the reason of the finding that a build with nothing to do gives
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +71,7 @@ class Running:
     part: Part = ALONE
     patience_s: float = 3600.0
     fresh: bool = False  # remove what a build left in the folder first
+    reuse: bool = False  # other settings than those of the work in the folder
     on_progress: OnProgress
     on_finding: OnFinding
 
@@ -71,17 +84,21 @@ def build(
     part: str = "",
     patience_s: float = 3600.0,
     fresh: bool = False,
+    reuse: bool = False,
     on_progress: OnProgress | None = None,
     on_finding: OnFinding | None = None,
 ) -> Manifest:
     """Makes the output of `settings` and returns its manifest.
 
     `workers` processes are used (one for each core by default). Finished units that an earlier run
-    left are used; with `fresh` everything in the folder that a build made is removed first.
+    left are used. Finished output of other settings, or unfinished work that does not fit, is
+    refused: with `fresh` everything in the folder that a build made is removed first, with `reuse`
+    units that fit are kept, and output stays until the new one is complete.
 
     `part` "3/8" makes the fourth of eight shares and waits for the others, `patience_s` at most for
     one that has not begun; engine "array" takes it from Slurm's environment. Part 0 finishes.
-    `on_progress` is called with each new state, `on_finding` with what is odd but no error.
+    `on_progress` is called with each new state, `on_finding` with what is odd, and with an error
+    where no document is kept.
 
     Raises InvalidInput for settings or input that cannot be used, and MeshwrightError when the
     folder holds another build's output, is in use, or cannot be written, and when a worker or
@@ -93,6 +110,7 @@ def build(
         part=parse_part(part) if part else part_of_array() if engine == "array" else ALONE,
         patience_s=patience_s,
         fresh=fresh,
+        reuse=reuse,
         on_progress=on_progress or _silent,
         on_finding=on_finding or _silent,
     )
@@ -100,52 +118,89 @@ def build(
     try:
         with locked(folder, shared=how.part.count > 1):
             _build(settings, folder, how)
-            return read_manifest(folder)
+            manifest = read_manifest(folder)
+            for finding in outcome(settings, manifest):
+                how.on_finding(finding)
+            return manifest
     except OSError as error:
         raise broken_off(error, folder) from error
 
 
 def _build(settings: Build, folder: Path, how: Running) -> None:
     """The build, once the folder is ours."""
-    if how.fresh:
-        _remove(folder, how.part)
     job = plan_job(settings, on_finding=how.on_finding)
+    if how.fresh:
+        _remove(folder, how)
+    seen = [found.stamp for found in job.inputs]
+    known = [read_record(place).get("inputs", []) for place in (folder, folder / WORK)]
+    job = settled(job, [entry for inputs in known for entry in inputs])
     key = build_key(job)
-    if is_finished(folder, key):
-        done = "nothing to do: this is the output of these settings and inputs"
-        how.on_finding(Finding(message=done, severity=Severity.INFO, file=str(folder)))
-        _tidy(job, folder)
+    if is_whole(folder, key, how.on_finding):
+        _say_done(folder, how.on_finding)
+        _tidy(job, folder, key)
         return
+    _check_folder(job, folder, how, key)
     lock = job.store.root / f"workers-{how.part.number}.lock"
     wait_for_workers(lock)
     clear_parts(job.store.root, how.part)
     if how.part.number == 0:
-        write_record(folder, {"key": key})
-    engine, end = _engine(job, folder, how, key=key, lock=lock)
+        write_record(folder / WORK, _record(job, key, seen))
+    _make(job, folder, how, key=key, seen=seen, lock=lock)
+
+
+def _make(
+    job: Job, folder: Path, how: Running, *, key: str, seen: Sequence[str], lock: Path
+) -> None:
+    """All stages, and the output from them."""
     started = time.monotonic()
+    engine = _engine(job, folder, how, key=key, lock=lock)
     with engine:
         here = isinstance(engine, Inline)
         prepared = Aside(lambda: prepare(job, how.on_finding, here=here))
         if here:
             prepared.wait()
         report = run_stages(job, engine, how.on_progress, prepared)
-        end()
-    if how.part.number == 0:
-        seconds = round(time.monotonic() - started, 3)
-        write_record(folder, {"key": key, "seconds": seconds, **report})
-        _tidy(job, folder)
+        if isinstance(engine, Array) and how.part.number:
+            engine.wait_for_output()
+            return
+        record = _record(job, key, seen, with_content=True)
+        (folder / MANIFEST).unlink(missing_ok=True)  # of an earlier build: the record is of this
+        write_record(folder, record)
+        finish(job)
+    seconds = round(time.monotonic() - started, 3)
+    write_record(folder, {**record, "seconds": seconds, **report})
+    _tidy(job, folder, key)
 
 
-def _engine(
-    job: Job, folder: Path, how: Running, *, key: str, lock: Path
-) -> tuple[Engine, Callable[[], object]]:
-    """Who makes the units, and what is left to do when all are there."""
+def _engine(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> Engine:
+    """Who makes the units."""
     engine = engine_of(how.engine, job, how.workers, lock=lock)
     if how.part.count == 1:
-        return engine, lambda: finish(job)
+        return engine
     board = Board(job.store.root / "parts", how.part, key, patience_s=how.patience_s)
-    array = Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
-    return array, array.wait_for_output if how.part.number else lambda: finish(job)
+    return Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
+
+
+def _record(
+    job: Job, key: str, seen: Sequence[str], *, with_content: bool = False
+) -> dict[str, Any]:
+    """What a folder is made from, so that a later build can say what is different."""
+    return {
+        "key": key,
+        "settings": settings_of(job.build),
+        "digests": job.digests,
+        "inputs": recorded(job, seen, with_content=with_content),
+    }
+
+
+def _check_folder(job: Job, folder: Path, how: Running, key: str) -> None:
+    """MeshwrightError when what is in the folder must not be replaced, or not like this."""
+    if how.part.count > 1 and is_finished(folder, key):
+        raise MeshwrightError(
+            f"the output in {str(folder)!r} is damaged, and parts cannot tell who mends it",
+            hint=f"remove {str(folder / MANIFEST)!r}, then start all parts",
+        )
+    check_replaceable(job, folder, key, reuse=how.reuse)
 
 
 def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
@@ -229,19 +284,29 @@ def clear_parts(root: Path, part: Part = ALONE) -> None:
             shutil.rmtree(unit, ignore_errors=True)
 
 
-def _remove(folder: Path, part: Part) -> None:
+def _remove(folder: Path, how: Running) -> None:
     """Takes out what is there, for a build that starts anew."""
-    if part.count > 1:
+    if how.reuse:
+        raise MeshwrightError("--fresh leaves nothing to --reuse", hint="give one of them")
+    if how.part.count > 1:
         raise MeshwrightError(
             "a part cannot start anew: the others may be at work",
             hint=f"remove {str(folder)!r}, then start all parts",
         )
-    remove_output(folder, work=True)
+    remove_output(folder)
 
 
-def _tidy(job: Job, folder: Path) -> None:
+def _say_done(folder: Path, on_finding: OnFinding) -> None:
+    """Tells that there is nothing to do."""
+    done = "nothing to do: this is the output of these settings and inputs"
+    hint = "--fresh makes it again"
+    found = Finding(message=done, severity=Severity.INFO, file=str(folder), reason=DONE, hint=hint)
+    on_finding(found)
+
+
+def _tidy(job: Job, folder: Path, key: str) -> None:
     """Removes the intermediate files of a finished build, unless they are to stay."""
-    if not job.build.output.keep_work:
+    if not job.build.output.keep_work and read_record(folder / WORK).get("key", key) == key:
         shutil.rmtree(folder / WORK, ignore_errors=True)
 
 

@@ -86,6 +86,7 @@ def build_of(document: Document, *, folder: Path, overrides: Sequence[Override] 
     """The settings in a document of any syntax, with what `overrides` says instead."""
     if not isinstance(document.data, dict):
         raise InvalidInput([document.finding((), f"{document.file} is no table of settings")])
+    _check_overrides(document, overrides)
     merged = _merged(_resolved(document, folder), overrides)
     decoder = _Settings(merged)
     decoder.unknown_keys((), ("input", "source", *_TABLES))
@@ -203,16 +204,24 @@ def _from_here(value: Any, folder: Path) -> Any:
     return os.path.normpath(folder / value) + ("/" if value[-1] == "/" else "")
 
 
+def _check_overrides(document: Document, overrides: Sequence[Override]) -> None:
+    """InvalidInput for files beside several sources: which of these would they be?"""
+    if "source" in document.data and any(one.key == "input.files" for one in overrides):
+        message = "files are named beside a configuration that has [[source]]"
+        hint = "name the configuration alone, or add the files to it as a [[source]]"
+        raise InvalidInput([document.finding(("source",), message, hint=hint)])
+
+
 def _merged(document: Document, overrides: Sequence[Override]) -> Document:
     """The document as if the overrides stood in it."""
     data: dict[str, Any] = document.data
     for override in overrides:
         table, _, name = override.key.rpartition(".")
-        if override.key == "input.files":
-            data.pop("source", None)
+        is_path = tuple(override.key.split(".")) in _PATHS
+        value = _from_here(override.value, Path()) if is_path else override.value
         for target in _targets(data, table):
-            if override.value != {}:  # a step that is only asked for keeps its settings
-                target[name] = override.value
+            if value != {}:  # a step that is only asked for keeps its settings
+                target[name] = value
             target.setdefault(name, {})
     return Document(data=data, file=document.file, places=document.places, spans=document.spans)
 

@@ -28,7 +28,7 @@ CONTENTS: Mapping[str, str] = {  # what a build leaves in its folder
     "documents.parquet": "every document that was read, with what became of it",
     "rejected.jsonl": "lines that are no documents, if there are any: file, line, reason, excerpt",
     "tokenizer/": "the files of the vocabulary, as its library reads them",
-    "config.toml": "the settings; paths are relative to where the build was started",
+    "config.toml": "the settings, to build from again; paths are relative to the file",
     "manifest.json": "what is here and how it was made, with a digest of every file; written last",
     ".build.json": "what the build is known by and how long it took; alone differs between runs",
     ".work/": "finished units, until the build is done; stays with `output.keep_work`",

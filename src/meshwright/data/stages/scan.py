@@ -20,6 +20,7 @@ from meshwright.data.shards.names import REJECTED, printable
 from meshwright.data.stages.chain import Batch, Tally, chain_of, run_chain
 from meshwright.data.stages.layout import BLOCK, DOCUMENT, SURVIVOR
 from meshwright.data.stages.scanned import TEXT
+from meshwright.data.work.contents import contents_read
 from meshwright.data.work.keys import key_of
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def run_scan(job: Job, number: int) -> None:
         with draft.opened(TEXT) as text, draft.opened(REJECTED) as rejected:
             sink = _Sink(job, text)
             _read_through(job, unit, sink, _rejecting(job, rejected, sink.rejected))
-        sink.write(draft, _facts(unit, sink))
+        sink.write(draft, {**_facts(unit, sink), "contents": contents_read(job, number)})
 
 
 def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected], None]) -> None:
@@ -84,8 +85,8 @@ def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected]
         limits=build.limits,
         reject=reject,
         count=sink.lines.append,
-    )
         repaired=sink.add_repaired,
+    )
     for documents in batches:
         size = (len(documents), int(documents.bounds[-1]))
         seconds = time.process_time() - started
@@ -126,8 +127,8 @@ class _Sink:
         self.build = job.build
         self.tally = Tally()
         self.rejected: dict[int, int] = {}
-        self.read: dict[int, int] = {}
         self.repaired: dict[int, int] = {}  # documents that were not UTF-8
+        self.read: dict[int, int] = {}
         self.lines: list[int] = []  # of each span
         self._text = text
         self._compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
@@ -137,11 +138,11 @@ class _Sink:
         self._ids: list[str] = []
         self._named = False
 
-    def add(self, batch: Batch) -> None:
     def add_repaired(self, input: int, documents: int) -> None:
         """Counts documents of an input that were not UTF-8."""
         self.repaired[input] = self.repaired.get(input, 0) + documents
 
+    def add(self, batch: Batch) -> None:
         """Keeps one batch."""
         self._add_documents(batch)
         started, size = time.process_time(), (len(batch.documents), int(batch.documents.bounds[-1]))
@@ -231,8 +232,8 @@ def _facts(unit: Unit, sink: _Sink) -> dict[str, Any]:
             str(number): {
                 "read": sink.read.get(number, 0),
                 "rejected": sink.rejected.get(number, 0),
-            }
                 "repaired": sink.repaired.get(number, 0),
+            }
             for number in numbers
         },
         **sink.tally.facts(),

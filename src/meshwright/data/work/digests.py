@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.data.settings import Source
+from meshwright.data.source.opening import is_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def digests_of(build: Build) -> tuple[tuple[str, str], ...]:
-    """("tokenizer", digest of it), and for each file of the test sets its path and state."""
+    """("tokenizer", digest of it), and for each file of the test sets its path and digest."""
     return tuple(_digests(build))
 
 
@@ -32,7 +33,8 @@ def _digests(build: Build) -> Iterator[tuple[str, str]]:
         from meshwright.data.source.listing import list_inputs
 
         for found in list_inputs((Source(files=build.decontaminate.files),)):
-            yield found.path, f"{found.bytes} {found.stamp}"
+            is_local = not is_url(found.path)
+            yield found.path, _digest([Path(found.path)]) if is_local else found.stamp
 
 
 def _digest(paths: Sequence[Path]) -> str:

@@ -1,0 +1,48 @@
+"""What there is to say of a finished build: that it holds nothing, or holds nothing out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.base.finding import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from meshwright.data.settings import Build
+    from meshwright.data.shards.manifest import Manifest
+
+_SHOWN = 3
+_WANTED = 4  # documents that the share of a hint would hold out
+
+
+def outcome(settings: Build, manifest: Manifest) -> Iterator[Finding]:
+    """An error where no document is kept, a warning where the share for validation has none."""
+    kept, read = manifest.counts.get("", 0), sum(manifest.counts.values())
+    if not kept:
+        yield _nothing_kept(settings.output.folder, manifest, read)
+    elif settings.validation and manifest.shards and not manifest.of_split("valid"):
+        share = min(0.5, float(f"{_WANTED / kept:.1g}"))
+        yield Finding(
+            message=f"validation = {settings.validation:g} holds out none of {kept:,} documents",
+            severity=Severity.WARNING,
+            hint=f"a larger share, as --validation {share:g}, or none",
+        )
+
+
+def _nothing_kept(folder: str, manifest: Manifest, read: int) -> Finding:
+    """The error for an output without a document."""
+    if not read:
+        return Finding(
+            message="no document was read: the output is empty",
+            file=folder,
+            hint="see that the input holds text, and that every line of it can be read",
+        )
+    gone = sorted(((count, why) for why, count in manifest.counts.items() if why), reverse=True)
+    reasons = ", ".join(f"{count:,} by {why}" for count, why in gone[:_SHOWN])
+    more = f" and {len(gone) - _SHOWN:,} other reasons" if len(gone) > _SHOWN else ""
+    return Finding(
+        message=f"no document is kept: of {read:,} read, {reasons}{more} are dropped",
+        file=folder,
+        hint=f"`meshwright explain {gone[0][1]}` says which settings decide",
+    )
