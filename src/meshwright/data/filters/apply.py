@@ -8,16 +8,19 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.data.filters import c4, fineweb, gopher_quality, gopher_repetition
+from meshwright.data.words.layout import layout_of
 from meshwright.data.words.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from meshwright.data.documents import Documents, Mask, Verdict
+    from meshwright.data.documents import Documents, Mask, Offsets, Verdict
     from meshwright.data.filters.measure import Measure
     from meshwright.data.settings import Build
 
     Measuring = Callable[[Table], tuple[Measure, ...]]
+
+_WORTH = 8  # a table is made anew to save at least this part of it
 
 
 def apply(documents: Documents, build: Build) -> tuple[Table, Verdict]:
@@ -27,20 +30,29 @@ def apply(documents: Documents, build: Build) -> tuple[Table, Verdict]:
     A document that an earlier filter drops is not measured by later ones, which name it in none of
     their reasons. The filters go in the order of `reasons.REASONS`.
     """
+    layout = layout_of(documents)
     if build.c4 is not None:
-        documents = c4.remove_lines(documents, build.c4)
-    table = Table.of(documents)
+        layout = c4.without_lines(layout, build.c4)
+    table = Table.laid_out(layout)
     verdict: dict[str, Mask] = {}
+    alive = np.ones(len(table), dtype=np.bool_)
     rest, left = table, np.arange(len(table))
     for measures in _filters(build):
-        gone = np.zeros(len(rest), dtype=np.bool_)
+        judged = alive.copy()
         for measure in measures(rest):
-            fails = measure.fails
-            verdict[measure.reason] = np.zeros(len(table), dtype=np.bool_)
-            verdict[measure.reason][left[fails]] = True
-            gone |= fails
-        rest, left = rest.take(~gone), left[~gone]
+            fails = np.zeros(len(table), dtype=np.bool_)
+            fails[left] = measure.fails
+            verdict[measure.reason] = fails & judged
+            alive &= ~fails
+        rest, left = _fewer(rest, left, alive[left])
     return table, verdict
+
+
+def _fewer(rest: Table, left: Offsets, alive: Mask) -> tuple[Table, Offsets]:
+    """The documents still to judge; all of them where those that go would save too little."""
+    if int(rest.lengths[~alive].sum()) * _WORTH < len(rest.characters):
+        return rest, left
+    return rest.take(alive), left[alive]
 
 
 def explain(table: Table, index: int, reason: str, build: Build) -> str:

@@ -20,22 +20,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.data.documents import Documents, bounds_of
 from meshwright.data.filters.measure import Measure, counts_between
-from meshwright.data.words.characters import BYTE, SPACE, marked, marking
-from meshwright.data.words.lines import LINE_FEED, lines_of
-from meshwright.data.words.text import read
+from meshwright.data.words.characters import BYTE, SPACE, marking
+from meshwright.data.words.layout import layout_of, with_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from meshwright.data.documents import Mask, Offsets, Verdict
+    from meshwright.data.documents import Documents, Mask, Offsets, Verdict
     from meshwright.data.settings import C4
+    from meshwright.data.words.layout import Layout
     from meshwright.data.words.lines import Lines
     from meshwright.data.words.table import Table
-    from meshwright.data.words.text import Text
 
 JAVASCRIPT = (b"javascript",)
 POLICY = (
@@ -49,8 +47,7 @@ POLICY = (
 LOREM_IPSUM = b"lorem ipsum"
 _DOT = ord(".")
 _ENDING = np.frombuffer(marking("terminal", "quote", also=b".?!\"'"), dtype=np.bool_)
-_SENTENCE = marking("terminal", "ellipsis", also=b".?!")
-_IS_SENTENCE = np.frombuffer(_SENTENCE, dtype=np.bool_)
+_IS_SENTENCE = np.frombuffer(marking("terminal", "ellipsis", also=b".?!"), dtype=np.bool_)
 _CLOSING = np.frombuffer(marking("quote", also=b"\"')]"), dtype=np.bool_)
 _SPACE = np.frombuffer(SPACE, dtype=np.bool_)
 _CLOSERS = 3  # quotes and brackets behind the end of a sentence that are looked through
@@ -58,20 +55,24 @@ _CLOSERS = 3  # quotes and brackets behind the end of a sentence that are looked
 
 def remove_lines(documents: Documents, settings: C4) -> Documents:
     """The documents without the lines that the settings do not want; they may become empty."""
-    text = read(documents)
-    feeds = np.flatnonzero(text.characters == LINE_FEED)
-    lines = lines_of(documents, text.characters, text.bounds, feeds=feeds)
-    return _with_lines(documents, lines, _wanted(text, lines, settings))
+    return without_lines(layout_of(documents), settings).documents
 
 
-def _wanted(text: Text, lines: Lines, settings: C4) -> Mask:
+def without_lines(layout: Layout, settings: C4) -> Layout:
+    """The same of documents that are laid out."""
+    return with_lines(layout, _wanted(layout, settings))
+
+
+def _wanted(layout: Layout, settings: C4) -> Mask:
     """Which lines stay."""
+    text, lines = layout.text, layout.lines
     wanted = np.ones(len(lines.start), dtype=np.bool_)
     if settings.terminal_punctuation:
         wanted &= _ends_well(text.characters, lines)
-    if settings.min_words_per_line > 1 or settings.max_word_length > 0:
-        counts, too_long = _words(text, lines, limit=settings.max_word_length)
-        wanted &= (counts >= settings.min_words_per_line) & ~too_long
+    if settings.min_words_per_line > 1:
+        wanted &= _words(layout) >= settings.min_words_per_line
+    if settings.max_word_length > 0:
+        wanted[_with_long_word(layout, settings.max_word_length)] = False
     phrases = (JAVASCRIPT if settings.javascript_lines else ()) + (
         POLICY if settings.policy_lines else ()
     )
@@ -88,26 +89,21 @@ def _ends_well(characters: NDArray[np.uint8], lines: Lines) -> Mask:
     return _ENDING[characters[lines.last]] & ~dots
 
 
-def _words(text: Text, lines: Lines, *, limit: int) -> tuple[Offsets, Mask]:
-    """Words of each line between white space, and whether one is longer than `limit` (0 = none)."""
-    dark = ~marked(text.characters, SPACE)
-    begins = dark.copy()
-    begins[1:] &= ~dark[:-1]
-    begins[lines.start] = dark[lines.start]
-    at = np.flatnonzero(begins)
-    bounds = np.append(np.searchsorted(at, lines.start), len(at))
-    counts = np.diff(bounds)
+def _words(layout: Layout) -> Offsets:
+    """Words of each line between white space."""
+    counts, text, lines = layout.chunk_counts, layout.text, layout.lines
     if len(text.foreign):
         unspaced = text.foreign_of("unspaced")
         counts += np.searchsorted(unspaced, lines.stop) - np.searchsorted(unspaced, lines.start)
-    too_long = np.zeros(len(counts), dtype=np.bool_)
-    if limit and (np.diff(at, append=len(dark)) > limit).any():
-        ends = dark.copy()
-        ends[:-1] &= ~dark[1:]
-        ends[lines.stop - 1] = dark[lines.stop - 1]
-        long = at[np.flatnonzero(ends) - at >= limit]
-        too_long[np.searchsorted(lines.start, long, side="right") - 1] = True
-    return counts, too_long
+    return counts
+
+
+def _with_long_word(layout: Layout, limit: int) -> Offsets:
+    """The lines with a word of more than `limit` characters between white space."""
+    characters, chunks = layout.text.characters, layout.chunks
+    long = chunks[np.diff(chunks, append=len(characters)) > limit]
+    long = long[~_SPACE[characters[long + limit]]]
+    return np.searchsorted(layout.lines.start, long, side="right") - 1
 
 
 def _holding(encoded: bytes, phrase: bytes, lines: Lines) -> NDArray[np.intp]:
@@ -123,27 +119,6 @@ def _places(encoded: bytes, phrase: bytes) -> Iterator[int]:
     while place >= 0:
         yield place
         place = encoded.find(phrase, place + 1)
-
-
-def _with_lines(documents: Documents, lines: Lines, wanted: Mask) -> Documents:
-    """The documents with those lines only, a line feed between two."""
-    owner = np.repeat(np.arange(len(documents)), lines.counts)[wanted]
-    first, stop = lines.first_byte[wanted], lines.last_byte[wanted]
-    follows = np.zeros(len(owner), dtype=np.bool_)  # another line of the same document
-    follows[:-1] = owner[1:] == owner[:-1]
-    kept = np.zeros(len(documents.text) + 1, dtype=np.int8)
-    kept[first] = 1
-    kept[stop[~follows]] -= 1
-    kept[stop[follows] + 1] -= 1
-    lengths = np.bincount(owner, weights=stop - first + follows, minlength=len(documents))
-    inside = np.cumsum(kept[:-1], dtype=np.int8).view(np.bool_)
-    return Documents(
-        text=documents.text[inside],
-        bounds=bounds_of(lengths.astype(np.int64)),
-        input=documents.input,
-        line=documents.line,
-        ids=documents.ids,
-    )
 
 
 def judge(table: Table, settings: C4) -> Verdict:
@@ -186,7 +161,8 @@ def measures(table: Table, settings: C4) -> tuple[Measure, ...]:
 def sentences(table: Table) -> Offsets:
     """How many sentences each document has."""
     lines, characters = table.lines, np.frombuffer(table.encoded, dtype=np.uint8)
-    marks = np.flatnonzero(marked(table.characters, _SENTENCE))
+    places, signs = table.signs
+    marks = places[_IS_SENTENCE[signs]]
     if not len(lines.start):
         return lines.counts
     behind = marks + 1

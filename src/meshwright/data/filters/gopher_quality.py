@@ -22,7 +22,7 @@ import numpy as np
 
 from meshwright.data.documents import documents_of
 from meshwright.data.filters.measure import Measure, counts_between, shares, sums
-from meshwright.data.words.characters import BYTE, LETTERS, SPACE, marked
+from meshwright.data.words.characters import BYTE, LETTERS, marked
 from meshwright.data.words.table import Table
 
 if TYPE_CHECKING:
@@ -155,17 +155,12 @@ def _ends_in_ellipsis(characters: NDArray[np.uint8], lines: Lines) -> Mask:
 
 def _alphabetic(table: Table) -> NDArray[np.float64]:
     """Share of the stretches between white space that hold a letter; NaN where there is none."""
-    dark, letters = ~marked(table.characters, SPACE), marked(table.characters, LETTERS)
-    begins = dark.copy()
-    begins[1:] &= ~dark[:-1]
-    starts = table.bounds[:-1][table.lengths > 0]
-    begins[starts] = dark[starts]
-    at = np.flatnonzero(begins)
+    at, letters = table.chunks, marked(table.characters, LETTERS)
     if not len(at):
         return np.full(len(table), np.nan)
     lettered = letters[at]
     others = np.flatnonzero(~lettered)
-    ends = np.append(at, len(dark) - 1)[others + 1]
+    ends = np.append(at, len(letters) - 1)[others + 1]
     within = np.logical_or.reduceat(letters, np.stack([at[others], ends], axis=1).ravel())[::2]
     lettered[others] = within
     chunks = np.searchsorted(at, table.bounds)

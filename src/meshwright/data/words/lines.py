@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.data.words.characters import SPACE
+from meshwright.data.words.characters import SPACE, marked
 from meshwright.data.words.groups import Groups
 from meshwright.data.words.hashing import hashes_of, hashes_of_ends
 from meshwright.data.words.text import PADDING
@@ -68,10 +68,14 @@ class Stretches:
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Stretches):
-    """Lines that are not blank; `first` and `last` are their first and last dark characters."""
+    """Lines that are not blank; `first` and `last` are their first and last dark characters.
+
+    `chunk` is the number of the first of the chunks (`chunks_of`) of each.
+    """
 
     first: Offsets
     last: Offsets
+    chunk: Offsets
 
     @cached_property
     def paragraphs(self) -> Stretches:
@@ -91,29 +95,47 @@ class Lines(Stretches):
         )
 
 
+def chunks_of(characters: NDArray[np.uint8], bounds: Offsets) -> Offsets:
+    """Where chunks begin: what stands between white space, and in one document."""
+    dark = ~marked(characters, SPACE)
+    begins = dark.copy()
+    begins[1:] &= ~dark[:-1]
+    starts = bounds[:-1][np.diff(bounds) > 0]
+    begins[starts] = dark[starts]
+    return np.flatnonzero(begins)
+
+
 def lines_of(
-    documents: Documents, characters: NDArray[np.uint8], bounds: Offsets, *, feeds: Offsets
+    documents: Documents,
+    characters: NDArray[np.uint8],
+    bounds: Offsets,
+    *,
+    feeds: Offsets,
+    chunks: Offsets,
 ) -> Lines:
     """The lines of a batch, whose documents lie at `bounds` of `characters`.
 
-    `feeds` are the places of its line feeds.
+    `feeds` are the places of its line feeds, `chunks` those that `chunks_of` finds.
     """
     start, stop = _between(feeds, bounds)
     first_byte, last_byte = start, stop
     if len(characters) != len(documents.text):
         feeds = np.flatnonzero(documents.text == LINE_FEED)
         first_byte, last_byte = _between(feeds, documents.bounds)
-    first, last = _trimmed(characters, start, stop)
+    chunk = np.searchsorted(chunks, start)
+    first = np.append(chunks, len(characters))[chunk]
     held = first < stop
+    start, stop, first = start[held], stop[held], first[held]
     return Lines(
         documents=documents,
-        start=start[held],
-        stop=stop[held],
+        start=start,
+        stop=stop,
         first_byte=first_byte[held],
         last_byte=last_byte[held],
-        bounds=np.searchsorted(start[held], bounds).astype(np.int64),
-        first=first[held],
-        last=last[held],
+        bounds=np.searchsorted(start, bounds).astype(np.int64),
+        first=first,
+        last=_last(characters, first, stop),
+        chunk=chunk[held],
     )
 
 
@@ -125,28 +147,16 @@ def _between(feeds: Offsets, bounds: Offsets) -> tuple[Offsets, Offsets]:
     return starts[held], stops[held]
 
 
-def _trimmed(
-    characters: NDArray[np.uint8], start: Offsets, stop: Offsets
-) -> tuple[Offsets, Offsets]:
-    """First and last character of each line but white space; first is stop in a blank one."""
-    first, last = start.copy(), stop - 1
-    moving = np.flatnonzero(_SPACE[characters[first]])
-    for _ in range(_STEPS):
-        first[moving] += 1
-        moving = moving[first[moving] < stop[moving]]
-        moving = moving[_SPACE[characters[first[moving]]]]
-        if not len(moving):
-            break
-    for line in moving.tolist():  # far indented: one by one, lest a long line be walked in steps
-        dark = np.flatnonzero(~_SPACE[characters[first[line] : stop[line]]])
-        first[line] = first[line] + dark[0] if len(dark) else stop[line]
-    moving = np.flatnonzero((first < stop) & _SPACE[characters[last]])
+def _last(characters: NDArray[np.uint8], first: Offsets, stop: Offsets) -> Offsets:
+    """The last character but white space of lines; `first` is their first such."""
+    last = stop - 1
+    moving = np.flatnonzero(_SPACE[characters[last]])
     for _ in range(_STEPS):
         last[moving] -= 1
         moving = moving[_SPACE[characters[last[moving]]]]
         if not len(moving):
             break
-    for line in moving.tolist():
+    for line in moving.tolist():  # one by one, lest a long line be walked in steps
         dark = np.flatnonzero(~_SPACE[characters[first[line] : last[line]]])
-        last[line] = first[line] + dark[-1]
-    return first, last
+        last[line] = first[line] + (dark[-1] if len(dark) else 0)
+    return last

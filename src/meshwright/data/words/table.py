@@ -25,16 +25,16 @@ from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.words.characters import BYTE, WORD, marked, marking
 from meshwright.data.words.hashing import hashes_of, mixed
-from meshwright.data.words.lines import Lines, lines_of
+from meshwright.data.words.lines import Lines, chunks_of, lines_of
 from meshwright.data.words.text import PADDING, Text, read
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from meshwright.data.documents import Documents, Mask, Offsets
+    from meshwright.data.words.layout import Layout
 
-SIGNS = b"\n#.{" + bytes([BYTE["ellipsis"]])  # whose places are found together, as all are rare
-_SIGNS = marking(also=SIGNS)
+_SIGNS = marking("terminal", "ellipsis", also=b"\n#.?!{")  # their places are found together
 _MARKS = (BYTE["mark"], BYTE["unspaced_mark"])
 
 
@@ -53,11 +53,20 @@ class Table:
     word_length: Offsets  # [words]
     word_hash: NDArray[np.uint64]  # [words]
     word_bounds: Offsets  # [documents + 1]
+    layout: Layout | None = None  # where it is known
 
     @staticmethod
     def of(documents: Documents) -> Table:
         """The table of a batch."""
-        text = read(documents)
+        return Table._of(documents, read(documents), None)
+
+    @staticmethod
+    def laid_out(layout: Layout) -> Table:
+        """The table of a batch whose layout is known."""
+        return Table._of(layout.documents, layout.text, layout)
+
+    @staticmethod
+    def _of(documents: Documents, text: Text, layout: Layout | None) -> Table:
         starts, stops = _runs(text)
         starts, stops = _without_leading_marks(text, starts, stops)
         lengths = stops - starts
@@ -71,6 +80,7 @@ class Table:
                 text.encoded, starts, lengths, extra=_of_foreign(text, starts, stops)
             ),
             word_bounds=np.searchsorted(starts, text.bounds).astype(np.int64),
+            layout=layout,
         )
 
     def __len__(self) -> int:
@@ -97,19 +107,30 @@ class Table:
         return np.repeat(np.arange(len(self), dtype=np.int32), self.word_counts)
 
     @cached_property
+    def chunks(self) -> Offsets:
+        """Where begins what stands between white space, and in one document."""
+        if self.layout is not None:
+            return self.layout.chunks
+        return chunks_of(self.characters, self.bounds)
+
+    @cached_property
     def lines(self) -> Lines:
         """Lines that are not blank."""
+        if self.layout is not None:
+            return self.layout.lines
         feeds = self.places(b"\n")
-        return lines_of(self.documents, self.characters, self.bounds, feeds=feeds)
+        return lines_of(
+            self.documents, self.characters, self.bounds, feeds=feeds, chunks=self.chunks
+        )
 
     def places(self, sign: bytes) -> Offsets:
-        """Where one of `SIGNS` stands."""
-        places, signs = self._signs
+        """Where one of the characters that `signs` finds stands."""
+        places, signs = self.signs
         return np.asarray(places[signs == sign[0]], dtype=np.int64)
 
     @cached_property
-    def _signs(self) -> tuple[Offsets, NDArray[np.uint8]]:
-        """Where any of them stands, and which."""
+    def signs(self) -> tuple[Offsets, NDArray[np.uint8]]:
+        """Where any line feed, # . ? ! { ellipsis or end of a sentence stands, and which."""
         places = np.flatnonzero(marked(self.characters, _SIGNS))
         return places, self.characters[places]
 
