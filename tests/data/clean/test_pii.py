@@ -36,6 +36,8 @@ def counts(text: str, *kinds: str) -> dict[str, int]:
         ("ANN@GMAIL.COM", "ANN@GMAIL.COM"),
         ("x@münchen.de y@xn--mnchen-3ya.de", "y@xn--mnchen-3ya.de"),
         ("a..b@site.org", "b@site.org"),
+        ("ann@site.org: see x.git", "ann@site.org"),
+        ("scp x ann@site.org:/tmp/y", "ann@site.org"),
     ],
 )
 def test_addresses_are_masked(text: str, address: str) -> None:
@@ -62,6 +64,9 @@ def test_addresses_are_masked(text: str, address: str) -> None:
         "git@",
         "@@@@",
         "pkg@1.2.3",
+        "git clone git@github.com:foo/bar.git",
+        "ssh -T git@github.com",
+        "url = ann@git.sr.ht:~ann/x.git and ssh://git@gitlab.com/a/b",
         "",
     ],
 )
@@ -84,6 +89,10 @@ def test_what_is_no_address_stays(text: str) -> None:
         ("[2606:4700:4700:0:0:0:0:1111]:443", "2606:4700:4700:0:0:0:0:1111"),
         ("from 2a00:1450:4001:80b::200e: icmp", "2a00:1450:4001:80b::200e"),
         ("2003:db8::/29", "2003:db8::"),
+        ("lat,lon,ip 48.15,-11.58,91.8.88.8,200", "91.8.88.8"),
+        ("1286536309.450    180 91.8.88.8 TCP_HIT", "91.8.88.8"),
+        ("eth0 91.8.88.8 e3c1", "91.8.88.8"),
+        ("06.05.24 91.8.88.8 - - 2.5 s", "91.8.88.8"),
     ],
 )
 def test_public_ip_addresses_are_masked(text: str, address: str) -> None:
@@ -108,6 +117,9 @@ def test_public_ip_addresses_are_masked(text: str, address: str) -> None:
         "see section 4.41.2.23 and § 5.51.2.23",
         "8.8.8.8 and heading 5.5.1.1 Parameters, libxcb 1.1.90.1",
         "01.02.03.04 256.1.1.1 1.2.3 1.2.3.999",
+        '<path d="M3.5 51.98c-.7 3.51.98.32 1.2 4z"/>',
+        "l1.5-2 3.51.98.32,7 0",
+        "4.2 3.51.98.32 5.1l2.5c.2",
         "fe80::1 ::1 fd00::17 2001:db8::5 2002:808:808::1 2001:0:1::2",
         "12:34:56 2024:05:06 std::vector dead::beef 2024::x 3000:",
         "",
@@ -246,6 +258,9 @@ HOSTILE = {
     "iban spaces": "DE89 " * 200_000,
     "words": "version " * 125_000 + "1.22.33.4",
     "brackets": "(" * 1_000_000,
+    "remotes": "a@b.org:" * 125_000,
+    "remote": "a@b.org:" + "b/" * 500_000,
+    "coordinates": "91.8.88.8 .5 " * 75_000,
 }
 
 

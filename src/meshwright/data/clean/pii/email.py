@@ -1,7 +1,8 @@
 """E-mail addresses, as people write them: dot-atoms of ASCII (RFC 5321, 4.1.2) at a domain name.
 
 Left alone: addresses at names reserved by RFC 2606, domains whose end is no top-level domain
-("root@host", "a@self.weight" in code), quoted local parts. Of a local part that holds letters
+("root@host", "a@self.weight" in code), quoted local parts, remotes of git ("git@host.org:a/b",
+"ann@host.org:a/b.git"). Of a local part that holds letters
 beyond ASCII only the ASCII end is masked: scripts without spaces put text right before an address.
 """
 
@@ -28,6 +29,8 @@ _DOMAIN = re.compile(rb"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})(?:\.[A-Za-z0-9][A-Za-z
 _RESERVED = re.compile(
     rb"(?:.*\.)?(?:example\.(?:com|net|org)|example|test|invalid|localhost)", re.IGNORECASE
 )
+_REMOTE = re.compile(rb":[A-Za-z0-9~_./-]++(?<=\.git)")
+_LONGEST_PATH = 255
 _LEADING = b"!#$%&'*+-/=?^_`{|}~."  # what precedes an address more often than it begins one
 _PLACEHOLDERS = 1000
 
@@ -43,6 +46,8 @@ def at(text: bytes, place: int) -> Found | None:
     start = _local_start(text, place)
     stop = _domain_stop(text, place + 1)
     if start == place or stop < 0 or _RESERVED.fullmatch(text, place + 1, stop):
+        return None
+    if text[start:place] == b"git" or _REMOTE.match(text, stop, stop + _LONGEST_PATH):
         return None
     number = chosen(text[start:stop], _PLACEHOLDERS)
     return Found("email", start, stop, b"user%03d@example.com" % number)

@@ -4,7 +4,8 @@ Four numbers with dots are as often a version as an address. They are taken for 
 alone, when letters, digits, "_" or "-" touch them ("v1.2.3.4", "1.2.3.4-5"), when more numbers
 follow or precede ("1.2.3.4.5"), after a product and a slash ("Chrome/120.0.6099.109"), after a
 comparison of requirements (">=1.2.3.4"), after a word such as "version", "release" or "section",
-and when three of the four are below 16, which is true of one address in a thousand.
+when three of the four are below 16, which is true of one address in a thousand, and among the
+coordinates of a drawing, which run into each other ("-.7 3.51.98.32", "l1.5c.2").
 Version 6 addresses are found by their first group, 2000 to 3fff, which every public one has.
 """
 
@@ -35,6 +36,12 @@ _VERSION_BEFORE = re.compile(
     re.IGNORECASE,
 )
 _CONTEXT_BYTES = 24
+_DRAWN = b"0123456789.,-+ \tMmLlHhVvCcSsQqTtAaZz"  # what the path of an SVG is made of
+_RUN_BYTES = 48  # of it that are looked at on each side
+_COORDINATES = re.compile(
+    rb"(?<![0-9])\.[0-9]"  # a fraction without its zero
+    rb"|\.[0-9]++(?:-|[MmLlHhVvCcSsQqTtAaZz]-?)[0-9.]"  # the next number right behind one
+)
 _RANGE_BEFORE = re.compile(rb"[0-9]{1,3}(?:\.[0-9]{1,3}){3}-\Z")
 _SIX = re.compile(rb"[23][0-9A-Fa-f]{3}:[0-9A-Fa-f:]{1,34}")
 
@@ -106,6 +113,8 @@ def _four(text: bytes, place: int) -> Found | None:
         return None
     if _VERSION_BEFORE.search(text[max(start - _CONTEXT_BYTES, 0) : start]):
         return None
+    if _is_drawing(text, start, match.end()):
+        return None
     address = ipaddress.IPv4Address(match[0].decode())
     if sum(part < _SMALL for part in address.packed) >= _VERSION_SMALL:
         return None
@@ -128,6 +137,16 @@ def _touched(text: bytes, start: int, stop: int) -> bool:
     if after[:1] == b"-" and _FOUR.match(text, stop + 1, stop + 17):
         return False
     return after[:1] in (b".", b"-") and after[1:].isalnum()
+
+
+def _is_drawing(text: bytes, start: int, stop: int) -> bool:
+    """Whether what stands around the numbers is coordinates, written as short as can be."""
+    before = text[max(start - _RUN_BYTES, 0) : start]
+    after = text[stop : stop + _RUN_BYTES]
+    first = len(before) - len(before.rstrip(_DRAWN))
+    last = len(after) - len(after.lstrip(_DRAWN))
+    around = before[len(before) - first :], after[:last]
+    return any(_COORDINATES.search(run) for run in around)
 
 
 def _six(text: bytes, start: int) -> Found | None:
