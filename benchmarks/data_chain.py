@@ -17,15 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from spent import run, sample
 
 TARGETS = {"chain_ratio": 60.0, "two_workers": 1.8, "worker_mb": 600.0}
 CHAIN = Path(__file__).parent / "peers" / "datatrove_chain.py"
@@ -96,19 +95,6 @@ strategy = "best-fit"
 {BOUNDS[bounds]}"""
 
 
-def run(command: list[str]) -> dict[str, float]:
-    """CPU and wall seconds of a command and all it starts, and what it printed."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wall_s, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise SystemExit(
-            f"{' '.join(command[:6])} ...: exit {done.returncode}\n{done.stderr[-2000:]}"
-        )
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"cpu_s": cpu_s, "wall_s": wall_s, "printed": done.stdout}  # type: ignore[dict-item]
-
-
 def ours(files: list[Path], tokenizer: Path, *, bounds: str, workers: int = 1) -> dict[str, Any]:
     """One build from nothing in a scratch folder."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -117,8 +103,8 @@ def ours(files: list[Path], tokenizer: Path, *, bounds: str, workers: int = 1) -
             config(files, tokenizer=tokenizer, folder=Path(scratch) / "shards", bounds=bounds)
         )
         command = [sys.executable, "-m", "meshwright", "data", "build", str(path), "--quiet"]
-        found: dict[str, Any] = run([*command, "--json", "--workers", str(workers)])
-    return found | {"summary": json.loads(found.pop("printed"))}
+        found = run([*command, "--json", "--workers", str(workers)])
+    return {"cpu_s": found.cpu_s, "wall_s": found.wall_s}
 
 
 def peer(files: list[Path], tokenizer: Path, *, bounds: str, python: str) -> dict[str, Any]:
@@ -130,22 +116,8 @@ def peer(files: list[Path], tokenizer: Path, *, bounds: str, python: str) -> dic
             shutil.copy(path, source / path.name)
         command = [python, str(CHAIN), str(source), f"{scratch}/out", str(tokenizer), bounds]
         found = run(command)
-    stages = json.loads(str(found["printed"]).strip().splitlines()[-1])
-    return stages | {"cpu_s": found["cpu_s"] - stages["imports"]}
-
-
-def sample(corpus: Path, folder: Path, *, mb: float) -> Path:
-    """The first `mb` MB of the corpus, in whole documents."""
-    path = folder / f"sample-{mb:g}.jsonl"
-    room = mb * 1e6
-    with path.open("wb") as out:
-        for part in sorted(corpus.glob("part-*.jsonl")):
-            for line in part.open("rb"):
-                out.write(line)
-                room -= len(line)
-                if room <= 0:
-                    return path
-    return path
+    stages: dict[str, Any] = json.loads(found.printed.strip().splitlines()[-1])
+    return stages | {"cpu_s": found.cpu_s - stages["imports"]}
 
 
 def chain(
@@ -153,7 +125,7 @@ def chain(
 ) -> dict[str, Any]:
     """Ours and the peer's rates over the same sample, by bounds."""
     found: dict[str, Any] = {}
-    path = sample(corpus, scratch, mb=mb)
+    path = sample(sorted(corpus.glob("part-*.jsonl")), scratch / f"sample-{mb:g}.jsonl", mb=mb)
     size_mb = path.stat().st_size / 1e6
     for bounds in BOUNDS:
         mine = ours([path], tokenizer, bounds=bounds)
@@ -221,7 +193,7 @@ def peak_mb(files: list[Path], tokenizer: Path) -> float:
         )
         command = [sys.executable, "-m", "meshwright", "data", "build", str(path), "--quiet"]
         found = run([sys.executable, "-c", program, *command, "--workers", "2"])
-    return float(str(found["printed"]).split()[-1]) * 1024 / 1e6
+    return float(found.printed.split()[-1]) * 1024 / 1e6
 
 
 def gpt2(folder: Path) -> Path:
@@ -320,4 +292,7 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except (OSError, RuntimeError) as error:
+        raise SystemExit(str(error)) from None

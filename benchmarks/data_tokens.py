@@ -21,10 +21,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,6 +36,7 @@ from meshwright.data.settings import TokenizerSource
 from meshwright.data.shards.indexed import open_indexed
 from meshwright.data.tokens.hostile import samples
 from meshwright.data.tokens.tokenizer import load
+from spent import run, sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,23 +63,6 @@ VOCABULARIES = {  # name: package, file in it, pattern
 # Speed
 
 
-def used_s() -> float:
-    """CPU seconds of all children that have ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
-def run(command: list[str], **environment: str) -> tuple[float, str]:
-    """CPU seconds of a command with its children, and what it printed."""
-    before = used_s()
-    found = {**os.environ, **environment}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=found)
-    if done.returncode:
-        told = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
-        raise RuntimeError(told[0])
-    return used_s() - before, done.stdout
-
-
 def config(files: list[Path], *, tokenizer: Path, folder: Path) -> str:
     """A build that only tokenizes."""
     names = ", ".join(json.dumps(str(path)) for path in files)
@@ -106,7 +87,7 @@ def ours(files: list[Path], *, tokenizer: Path, folder: Path) -> float:
     path = folder.with_suffix(".toml")
     path.write_text(config(files, tokenizer=tokenizer, folder=folder))
     command = [sys.executable, "-m", "meshwright", "data", "build", str(path), "--quiet", "--fresh"]
-    return run([*command, "--workers", "1"])[0]
+    return run([*command, "--workers", "1"]).cpu_s
 
 
 def start(*, tokenizer: Path, scratch: Path) -> float:
@@ -121,15 +102,15 @@ def megatron(source: Path, *, tokenizer: Path, prefix: Path, chosen: Any) -> dic
     """CPU seconds of Megatron's script or loop, and of its imports."""
     if not chosen.megatron:
         loop = [chosen.megatron_python, str(PEERS / "megatron_loop.py")]
-        _, printed = run([*loop, str(source), str(prefix), str(tokenizer), "50256"])
-        return dict(json.loads(printed.strip().splitlines()[-1]))
+        found = run([*loop, str(source), str(prefix), str(tokenizer), "50256"])
+        return dict(json.loads(found.printed.strip().splitlines()[-1]))
     script = str(chosen.megatron / "tools" / "preprocess_data.py")
     environment = {"PYTHONPATH": str(chosen.megatron)}
-    imports_s, _ = run([chosen.megatron_python, script, "--help"], **environment)
+    imports_s = run([chosen.megatron_python, script, "--help"], **environment).cpu_s
     given = ["--input", str(source), "--output-prefix", str(prefix), "--workers", "1"]
     given += ["--append-eod", "--tokenizer-type", "HuggingFaceTokenizer"]
     given += ["--tokenizer-model", str(tokenizer.parent)]
-    cpu_s, _ = run([chosen.megatron_python, script, *given], **environment)
+    cpu_s = run([chosen.megatron_python, script, *given], **environment).cpu_s
     for suffix in ("bin", "idx"):
         Path(f"{prefix}_text_document.{suffix}").rename(f"{prefix}.{suffix}")
     return {"imports_s": imports_s, "cpu_s": cpu_s - imports_s}
@@ -140,22 +121,10 @@ def tiktoken(files: list[Path], *, scratch: Path) -> dict[str, float]:
     found = {"imports_s": 0.0, "load_s": 0.0, "cpu_s": 0.0}
     for path in files:
         loop = [sys.executable, str(PEERS / "tiktoken_loop.py"), str(path)]
-        _, printed = run([*loop, str(scratch / "tiktoken.bin"), str(located("GPT-2"))])
-        for name, value in json.loads(printed).items():
+        done = run([*loop, str(scratch / "tiktoken.bin"), str(located("GPT-2"))])
+        for name, value in json.loads(done.printed).items():
             found[name] += value
     return found
-
-
-def sample(files: list[Path], target: Path, *, mb: float) -> Path:
-    """The first `mb` MB of the corpus, in whole documents."""
-    room = mb * 1e6
-    with target.open("wb") as out:
-        for line in (line for path in files for line in path.open("rb")):
-            if room <= 0:
-                break
-            out.write(line)
-            room -= len(line)
-    return target
 
 
 def speed(files: list[Path], tokenizer: Path, *, chosen: Any, scratch: Path) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peers.near_dedup import WORD, shingles
+from spent import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -154,16 +154,11 @@ def plant(corpus: Path, path: Path, *, mb: float) -> list[Planted]:
     ]
 
 
-def run(command: list[str], out: Path) -> dict[str, Any]:
+def run_reporting(command: list[str], out: Path) -> dict[str, Any]:
     """CPU seconds of a command and all it starts, its imports taken off, and what it found."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if done.returncode:
-        raise RuntimeError(f"exit {done.returncode}: {done.stderr[-600:]}")
+    cpu_s = run(command).cpu_s
     found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
-    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return found | {"cpu_s": spent_s - found["imports_s"]}
+    return found | {"cpu_s": cpu_s - found["imports_s"]}
 
 
 def programs(path: Path, scratch: Path, python: str) -> dict[str, dict[str, Any]]:
@@ -179,7 +174,7 @@ def programs(path: Path, scratch: Path, python: str) -> dict[str, dict[str, Any]
                 found[name] = {"error": f"{name} is not installed"}
                 continue
         try:
-            found[name] = run(command, out)
+            found[name] = run_reporting(command, out)
         except RuntimeError as error:
             if name == "ours":
                 raise
