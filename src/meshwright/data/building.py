@@ -26,7 +26,7 @@ from meshwright.data.finished import (
     remove_output,
     write_record,
 )
-from meshwright.data.needs import need
+from meshwright.data.needs import need, need_all
 from meshwright.data.outcome import outcome
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     OnFinding = Callable[[Finding], object]
 
+_LIBRARIES = ("orjson", "xxhash", "zstandard", "pyarrow")  # that every build uses
 UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
 DONE = "already built"  # the reason of the finding that a build with nothing to do gives
 
@@ -104,6 +105,7 @@ def build(
     folder holds another build's output, is in use, or cannot be written, and when a worker or
     another part is lost.
     """
+    need_all(_LIBRARIES, "data build")
     how = Running(
         workers=workers,
         engine=engine,
@@ -208,6 +210,7 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
 
     InvalidInput for input that cannot be used; `on_finding` is told of what is only odd.
     """
+    need_all(_LIBRARIES, "data build")
     from meshwright.data.source.division import plan_units
     from meshwright.data.source.listing import list_inputs
 

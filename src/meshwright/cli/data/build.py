@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from meshwright.base.finding import EXIT_OK
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.finding import EXIT_OK, Severity, exit_code
 from meshwright.base.units import parse_duration
 from meshwright.cli import output
 from meshwright.cli.data.judged import PLAN, check_plan, findings_under, tell
 from meshwright.cli.data.options import OPTIONS, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     from meshwright.base.finding import Finding
     from meshwright.data.settings import Build
@@ -30,7 +32,8 @@ Examples:
 \b
 docs/reference/data.md has every key of a config.toml and every file of the output; flags win over
 the config.toml. `meshwright explain REASON` says which keys decide a reason, such as
-gopher_quality.words. A build that was interrupted goes on when the same command is given again.
+gopher_quality.words. A build that was interrupted goes on when the same command is given again;
+with other settings it is refused, unless all that is finished still fits.
 """
 
 
@@ -56,6 +59,11 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Go on after an interruption; the same without it.",
 )
 @click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
+@click.option(
+    "--reuse",
+    is_flag=True,
+    help="Other settings than before: keep what fits of unfinished or kept work.",
+)
 @click.option("--dry-run", is_flag=True, help="Sample 1%, say what a build would make and cost.")
 @click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
 @PLAN
@@ -69,6 +77,7 @@ def build(
     part: str,
     patience: str,
     fresh: bool,
+    reuse: bool,
     dry_run: bool,
     write_config: str | None,
     plan_file: str | None,
@@ -89,10 +98,11 @@ def build(
         return _dry_run(settings, workers, as_json=as_json)
     check_plan(plan_file)
     from meshwright.cli.data.progress import watching
+    from meshwright.data.building import DONE
     from meshwright.data.building import build as make
 
     findings: list[Finding] = []
-    with watching(quiet=quiet) as on_progress:
+    with going_on(), watching(quiet=quiet) as on_progress:
         manifest = make(
             settings,
             workers=workers,
@@ -100,22 +110,48 @@ def build(
             part=part,
             patience_s=parse_duration(patience),
             fresh=fresh,
+            reuse=reuse,
             on_progress=on_progress,
-            on_finding=None if quiet else findings.append,
+            on_finding=findings.append,
         )
-    if findings:
-        from meshwright.report.findings import findings_lines
+    code = _tell(findings, quiet=quiet)
+    built = not any(finding.reason == DONE for finding in findings)
+    _say(settings.output.folder, manifest, built=built, as_json=as_json, quiet=quiet)
+    return max(code, tell(findings_under(settings.output.folder, plan_file)))
 
-        output.remark(*findings_lines(findings))
-    _say(settings.output.folder, manifest, as_json=as_json, quiet=quiet)
-    return tell(findings_under(settings.output.folder, plan_file))
+
+@contextlib.contextmanager
+def going_on() -> Iterator[None]:
+    """Says how a build that is interrupted within goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        output.remark("what is finished is kept: run the same command again to go on")
+        raise
+
+
+def _tell(findings: Sequence[Finding], *, quiet: bool) -> int:
+    """Prints what the build had to say, errors alone if it is to be quiet; 1 where there is one."""
+    from meshwright.report.findings import findings_lines
+
+    said = [one for one in findings if one.severity is Severity.ERROR or not quiet]
+    if said:
+        output.remark(*findings_lines(said))
+    return exit_code(said)
 
 
 def _write_config(settings: Build, path: str) -> int:
     from meshwright.data.reading import write_build
 
     output.check_writable(path)
-    output.write_file(path, write_build(settings, folder=Path(path).parent))
+    text = write_build(settings, folder=Path(path).parent)
+    if Path(path).is_file() and Path(path).read_bytes() != text.encode():
+        raise MeshwrightError(
+            f"{path!r} is there already, with other content",
+            hint="name another file, or remove that one first",
+        )
+    output.write_file(path, text)
+    output.remark(f"written: {path}")
     return EXIT_OK
 
 
@@ -134,11 +170,11 @@ def _dry_run(settings: Build, workers: int | None, *, as_json: bool) -> int:
     return EXIT_OK
 
 
-def _say(folder: str, manifest: Any, *, as_json: bool, quiet: bool) -> None:
-    """The summary."""
+def _say(folder: str, manifest: Any, *, built: bool, as_json: bool, quiet: bool) -> None:
+    """The summary; only what the folder holds where nothing was `built`."""
     from meshwright.report.build import summary_page, summary_record
 
     if as_json:
-        output.json(summary_record(folder, manifest))
+        output.json(summary_record(folder, manifest, built=built))
     elif not quiet:
-        output.page(summary_page(folder, manifest))
+        output.page(summary_page(folder, manifest, built=built))

@@ -16,7 +16,7 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.data.needs import need
-from meshwright.data.shards.names import MANIFEST, is_safe, is_shard
+from meshwright.data.shards.names import MANIFEST, WORK, is_safe, is_shard
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 LARGEST_BYTES = 512 << 20
 _BUILD = "meshwright data build makes such a folder"
+_GO_ON = "run the command of the build again: it goes on where it was"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +161,7 @@ def encoded(manifest: Manifest) -> bytes:
 def digest(manifest: Manifest) -> str:
     """What `Manifest.digest` must be."""
     text = _text(replace(manifest, digest=""))
-    return str(need("xxhash", "hashing shards").xxh3_128_hexdigest(text))
+    return str(need("xxhash", "checking manifest.json").xxh3_128_hexdigest(text))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -172,8 +173,10 @@ def read_manifest(folder: Path) -> Manifest:
         if path.stat().st_size > LARGEST_BYTES:
             raise _wrong(path, "is larger than any manifest")
         text = path.read_bytes()
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror or error}"
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and (folder / WORK).is_dir():
+            raise _wrong(path, "is not there yet: the build is not finished", hint=_GO_ON) from None
+        reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         raise _wrong(path, reason, hint=_BUILD) from None
     return decoded(text, path)
 
