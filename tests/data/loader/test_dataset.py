@@ -116,6 +116,73 @@ def test_other_ranks_cannot_go_on_within_a_step(folder):
         other.load_state_dict(data.state_dict())
 
 
+def states_of_workers(folder, micro_batches: int, workers: int, **shape):
+    """What the workers of a DataLoader hold when so many micro-batches were taken."""
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    data = StepDataset(folder, **shape)
+    loader = stateful.StatefulDataLoader(data, batch_size=None, num_workers=workers)
+    taken = iter(loader)
+    for _ in range(micro_batches):
+        next(taken)
+    state = loader.state_dict()["_snapshot"]["_worker_snapshots"]
+    return [json.loads(json.dumps(one["dataset_state"])) for one in state.values()]
+
+
+def load_all(data: StepDataset, states) -> None:
+    for state in states:
+        data.load_state_dict(state)
+
+
+@pytest.mark.parametrize("micro_batches", range(10))
+def test_other_ranks_take_up_workers_exactly_where_a_step_is_complete(folder, micro_batches):
+    shape = {"global_batch_size": 16, "micro_batch_size": 2, "dp_size": 2, "samples": 96}
+    states = states_of_workers(folder, micro_batches, 2, **shape)
+    other = StepDataset(folder, global_batch_size=8, dp_size=4, samples=96)
+    if micro_batches % 4:
+        with pytest.raises(MeshwrightError, match=r"within a step .* state_after\(steps\)"):
+            load_all(other, states)
+        return
+    for state in states:
+        other.load_state_dict(state)
+        first = min(int(micro["samples"].min()) for micro, _ in zip(other, range(2), strict=False))
+        assert first // 8 * 8 == micro_batches // 4 * 16
+
+
+@pytest.mark.parametrize("micro_batches", [3, 4, 6])
+def test_as_many_workers_as_micro_batches_do_not_tell_which_step_is_complete(folder, micro_batches):
+    shape = {"global_batch_size": 4, "micro_batch_size": 2, "samples": 96}
+    states = states_of_workers(folder, micro_batches, 2, **shape)
+    other = StepDataset(folder, global_batch_size=8, dp_size=4, samples=96)
+    with pytest.raises(MeshwrightError, match=r"2 workers .* state_after\(steps\)"):
+        load_all(other, states)
+
+
+def test_a_stateful_loader_of_other_ranks_goes_on_at_the_end_of_a_step(folder):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    shape = {"global_batch_size": 16, "micro_batch_size": 2, "dp_size": 2, "samples": 64}
+    loader = stateful.StatefulDataLoader(
+        StepDataset(folder, **shape), batch_size=None, num_workers=2
+    )
+    for _, micro in zip(range(8), loader, strict=False):
+        assert "loss_mask" in micro
+    state = loader.state_dict()
+    found = []
+    for rank in range(4):
+        data = StepDataset(folder, global_batch_size=16, dp_size=4, dp_rank=rank, samples=64)
+        again = stateful.StatefulDataLoader(data, batch_size=None, num_workers=2)
+        again.load_state_dict(state)
+        found += [int(sample) for micro in again for sample in micro["samples"]]
+    assert sorted(found) == list(range(32, 64))
+
+
+@pytest.mark.parametrize("bad", [{"workers": 0}, {"next": -1}, {"next": "1"}])
+def test_a_place_of_a_worker_that_is_none_is_refused(folder, bad):
+    data = StepDataset(folder, **SHAPE)
+    state = data.state_dict()
+    with pytest.raises(MeshwrightError, match="no place in a step"):
+        data.load_state_dict({**state, "within": {**state["within"], **bad}})
+
+
 @pytest.mark.parametrize(
     "within", [{"of": []}, {"of": [0]}, {"given": -1}, {"start": 2**70}, {"x": 1}, [], {"of": "1"}]
 )

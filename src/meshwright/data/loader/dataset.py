@@ -10,6 +10,7 @@ memory of the arrays they come from.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,9 @@ if TYPE_CHECKING:
 
     Tensors = dict[str, Any]
 
-_ARRAYS = ("tokens", "labels", "position_ids", "document_ids", "cu_seqlens", "samples", "rows")
+_ARRAYS = (
+    "tokens", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens", "samples", "rows"
+)  # fmt: skip
 
 
 def tensors_of(micro: MicroBatch) -> Tensors:
@@ -147,12 +150,21 @@ class StepDataset(IterableDataset[Any]):
     def state_dict(self) -> dict[str, Any]:
         """How far this process has come; plain JSON.
 
-        Other ranks may take it up where a step is complete. Only a worker in the place of the one
-        that gave it may otherwise.
+        Other ranks may take it up where a step is complete, which the state of one of several
+        workers only tells where they are fewer than the micro-batches of a step. Only a worker in
+        the place of the one that gave it may otherwise.
         """
         state = self.state_after(self._given // self.assembly.place.micro_batches)
-        of = _shape(self.assembly.place)
-        within = _Within(start=self._start, origin=self._origin, given=self._given, of=of)
+        worker = get_worker_info()
+        number, workers = (worker.id, worker.num_workers) if worker else (0, 1)
+        within = _Within(
+            start=self._start,
+            origin=self._origin,
+            given=self._given,
+            next=self._given + (number - self._given + self._origin) % workers,
+            workers=workers,
+            of=_shape(self.assembly.place),
+        )
         return {**state, "within": asdict(within)}
 
     def state_after(self, steps: int) -> dict[str, Any]:
@@ -172,13 +184,8 @@ class StepDataset(IterableDataset[Any]):
         if within.of == _shape(place):
             self._start, self._given = within.start, within.given
             self._origin = within.origin if get_worker_info() else within.given
-        elif within.given % within.of[0] == 0:
-            self._start, self._origin, self._given = consumed, 0, 0
         else:
-            raise MeshwrightError(
-                "the state lies within a step of other ranks or batches",
-                hint="take the state where a step is complete: state_after(steps)",
-            )
+            self._start, self._origin, self._given = consumed + _completing(within), 0, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +195,33 @@ class _Within:
     start: int = 0
     origin: int = 0
     given: int = 0
+    next: int = 0  # the first from `given` on that it gives itself: others give those between
+    workers: int = 1
     of: list[int] = field(default_factory=lambda: [1])
+
+
+def _completing(within: _Within) -> int:
+    """Samples from the last complete step of this process to where all of them complete one.
+
+    All workers together have come to some micro-batch from `given` to `next`. If those of every
+    worker hold the end of a step, and steps are longer than there are workers, it is that end.
+    The message says what to do as well: of an error in a worker torch passes on no more.
+    """
+    step, advice = within.of[0], "take the state of a complete step: state_after(steps)"
+    end = -(-within.given // step) * step
+    if 1 < within.workers >= step:
+        raise MeshwrightError(
+            f"the state of one of {within.workers} workers does not tell to other ranks or batches "
+            f"which steps of {step} micro-batches are complete; {advice}",
+            hint=f"{advice}, or use fewer workers than a step has micro-batches",
+        )
+    if end > within.next:
+        raise MeshwrightError(
+            f"the state lies within a step of other ranks or batches, at micro-batch "
+            f"{within.given % step} of {step}; {advice}",
+            hint=advice,
+        )
+    return (end - within.given // step * step) // step * math.prod(within.of[:3])
 
 
 def _within(state: Mapping[str, Any]) -> _Within:
@@ -196,7 +229,8 @@ def _within(state: Mapping[str, Any]) -> _Within:
     found = state.get("within", {})
     try:
         within = _Within(**found)
-        numbers = [within.start, within.origin, within.given, within.of[0] - 1, *within.of]
+        numbers = [within.start, within.origin, within.given, within.next, within.workers - 1]
+        numbers += [within.of[0] - 1, *within.of]
     except (TypeError, IndexError):
         numbers = [-1]
     if any(type(number) is not int or not 0 <= number <= MOST for number in numbers):
