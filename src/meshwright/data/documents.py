@@ -54,6 +54,12 @@ class Documents:
         """One document as a string."""
         return self.encoded(index).decode()
 
+    def beginning(self, index: int, characters: int) -> str:
+        """How one document begins."""
+        start, stop = self.bounds[index : index + 2].tolist()
+        head = self.text[start : min(stop, start + 4 * characters)].tobytes()
+        return head.decode(errors="ignore")[:characters]
+
     def strings(self) -> list[str]:
         """Every document as a string."""
         return [self.string(index) for index in range(len(self))]

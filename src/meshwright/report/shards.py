@@ -384,6 +384,8 @@ def origin_page(origin: Origin, *, split: str | None, document: int | None) -> l
     if split is not None:
         times = f", {origin.copies} times" if origin.copies > 1 else ""
         lines.append(f"kept{times}: next: --split {split} --document {document}")
+    elif not origin.reason:
+        lines.append("kept: its text is in text-*.parquet, the folder holds no tokens")
     return lines
 
 

@@ -104,7 +104,7 @@ class Example:
 
     file: str  # that it was read from
     line: int  # as in documents.parquet
-    excerpt: str  # how its text begins; "" for duplicates
+    excerpt: str  # how its text begins, as it was when it was dropped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.shards.folder import Folder, open_folder
+from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import DOCUMENTS, SPLITS, TOKENIZER
 from meshwright.data.shards.origin import find, origins
 from meshwright.data.shards.retokenize import load_tokenizer
@@ -105,20 +106,20 @@ def show_document(folder: Path | str, document: int, *, split: str = "train") ->
 def locate(folder: Path | str, place: str) -> tuple[Origin, str | None, int | None]:
     """What became of the document read at file:line; its split and number there when it is kept."""
     root = Path(folder)
-    shards = {split: _open(root, split, may_be_empty=True) for split in SPLITS}
+    manifest = read_manifest(root)
     origin = find(root, place)
-    for split, opened in shards.items():
+    for split in SPLITS:
         before = 0
-        for record in opened.records:
+        for record in manifest.of_split(split):
             if record.name == origin.shard and origin.document is not None:
                 return origin, split, before + origin.document
             before += record.documents
     return origin, None, None
 
 
-def _open(folder: Path | str, split: str, *, may_be_empty: bool = False) -> Folder:
+def _open(folder: Path | str, split: str) -> Folder:
     shards = open_folder(folder, split)
-    if not len(shards) and not may_be_empty:
+    if not len(shards):
         others = [s for s in SPLITS if shards.manifest.of_split(s)]
         hint = f"type --split {others[0]}" if others else "meshwright data stats tells why"
         raise MeshwrightError(f"{str(folder)!r} has no rows in {split}", hint=hint)

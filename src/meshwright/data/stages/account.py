@@ -16,7 +16,7 @@ from meshwright.data.shards.hashed import Written, digest_of, settle
 from meshwright.data.shards.names import printable, shard_name
 from meshwright.data.shards.tables import COLUMNS, writing_table
 from meshwright.data.stages.arrange import shards_of
-from meshwright.data.stages.chain import EXAMPLES
+from meshwright.data.stages.chain import EXAMPLES, EXCERPT_CHARACTERS
 from meshwright.data.stages.decide import dropped_of
 from meshwright.data.stages.fates import fates_of
 from meshwright.data.stages.lines import before, rejected
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.data.shards.tables import Table
     from meshwright.data.stages.fates import Fates, Places
     from meshwright.data.stages.layout import Job
+    from meshwright.data.stages.scanned import Scanned
 
 _CLUSTERS = 20  # of duplicates that are named
 _ROWS = 1 << 16  # of a row group at least
@@ -95,11 +96,8 @@ class Account:
             ]
         for reason in ("exact_duplicate", "near_duplicate", "mix"):
             held = self.examples.setdefault(reason, [])
-            for row in np.flatnonzero(fates.reason == CODES[reason])[
-                : EXAMPLES - len(held)
-            ].tolist():
-                place = fates.unit.documents[row]
-                held.append({"input": int(place["input"]), "line": int(place["line"])})
+            rows = np.flatnonzero(fates.reason == CODES[reason])[: EXAMPLES - len(held)]
+            held += _examples(fates.unit, rows)
 
     def content(self, number: int) -> str:
         """A digest of what was read and kept of an input, in hexadecimal."""
@@ -117,6 +115,21 @@ class Account:
             place = found_unit.documents[row]
             found.append((int(place["input"]), int(place["line"]), int(self._repeated[flat])))
         return found
+
+
+def _examples(unit: Scanned, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+    """Survivors of a unit, by their rows in its `documents`: where they are, how they begin."""
+    if not len(rows):
+        return []
+    found = unit.texts(np.searchsorted(unit.survivors["row"], rows))
+    return [
+        {
+            "input": int(found.input[place]),
+            "line": int(found.line[place]),
+            "excerpt": found.beginning(place, EXCERPT_CHARACTERS),
+        }
+        for place in range(len(rows))
+    ]
 
 
 def write_documents(job: Job, folder: Path, places: Places) -> tuple[Account, dict[str, Written]]:

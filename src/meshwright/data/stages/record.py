@@ -147,7 +147,7 @@ def _examples(job: Job, account: Account) -> dict[str, list[Example]]:
             Example(
                 file=_path(job, one["input"]),
                 line=one["line"],
-                excerpt=one.get("excerpt", ""),
+                excerpt=one["excerpt"],
             )
             for one in found
         ]
