@@ -24,15 +24,15 @@ _STEPS = (
     Column(key="in", title="documents in", align="right"),
     Column(key="out", title="out", align="right"),
     Column(key="size", title="text out", align="right"),
-    Column(key="seconds", title="CPU", align="right"),
+    Column(key="seconds", title="CPU, all workers", align="right"),
     Column(key="rate", title="per CPU", align="right"),
 )
 _STAGES = (
     Column(key="stage", title="stage"),
     Column(key="units", title="units", align="right"),
     Column(key="found", title="found done", align="right"),
-    Column(key="seconds", title="time", align="right"),
-    Column(key="cpu", title="CPU", align="right"),
+    Column(key="seconds", title="wall time", align="right"),
+    Column(key="cpu", title="CPU, all workers", align="right"),
 )
 _SHARES = (
     Column(key="reason", title="would be dropped because"),
@@ -45,13 +45,14 @@ _DROPPED = (
 )
 
 
-def summary_record(folder: str, manifest: Manifest) -> dict[str, Any]:
+def summary_record(folder: str, manifest: Manifest, *, built: bool = True) -> dict[str, Any]:
     """The same as the page, for machines: counts, shards, and the record of the run."""
     from meshwright.data.finished import read_record
 
     record = dict(read_record(Path(folder)))
     return {
         "folder": folder,
+        "built": built,  # in this run, not found finished
         "counts": dict(manifest.counts),
         "shards": [
             {name: getattr(shard, name) for name in ("name", "documents", "tokens", "rows")}
@@ -87,11 +88,11 @@ def projection_page(found: Projection, *, workers: int) -> list[Block]:
     return page
 
 
-def summary_page(folder: str, manifest: Manifest) -> list[Block]:
-    """Steps, stages, reasons, tokens and files."""
+def summary_page(folder: str, manifest: Manifest, *, built: bool = True) -> list[Block]:
+    """Steps and stages, where the folder was `built` just now; reasons, tokens and files."""
     from meshwright.data.finished import read_record
 
-    record = read_record(Path(folder))
+    record = read_record(Path(folder)) if built else {}
     return [*_run(record), *_reasons(manifest), *_output(folder, manifest)]
 
 
