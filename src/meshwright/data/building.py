@@ -48,7 +48,7 @@ from meshwright.data.work.progress import Meter
 from meshwright.data.work.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from meshwright.data.settings import Build
     from meshwright.data.shards.manifest import Manifest
@@ -133,7 +133,6 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     job = plan_job(settings, on_finding=how.on_finding)
     if how.fresh:
         _remove(folder, how)
-    seen = [found.stamp for found in job.inputs]
     known = [read_record(place).get("inputs", []) for place in (folder, folder / WORK)]
     job = settled(job, [entry for inputs in known for entry in inputs])
     key = build_key(job)
@@ -146,13 +145,11 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     wait_for_workers(lock)
     clear_parts(job.store.root, how.part)
     if how.part.number == 0:
-        write_record(folder / WORK, _record(job, key, seen))
-    _make(job, folder, how, key=key, seen=seen, lock=lock)
+        write_record(folder / WORK, _record(job, key))
+    _make(job, folder, how, key=key, lock=lock)
 
 
-def _make(
-    job: Job, folder: Path, how: Running, *, key: str, seen: Sequence[str], lock: Path
-) -> None:
+def _make(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> None:
     """All stages, and the output from them."""
     started = time.monotonic()
     engine = _engine(job, folder, how, key=key, lock=lock)
@@ -161,17 +158,30 @@ def _make(
         prepared = Aside(lambda: prepare(job, how.on_finding, here=here))
         if here:
             prepared.wait()
-        report = run_stages(job, engine, how.on_progress, prepared)
         if isinstance(engine, Array) and how.part.number:
-            engine.wait_for_output()
+            _make_share(job, engine, how, prepared)
             return
-        record = _record(job, key, seen, with_content=True)
+        report = run_stages(job, engine, how.on_progress, prepared)
+        record = _record(job, key, with_content=True)
         (folder / MANIFEST).unlink(missing_ok=True)  # of an earlier build: the record is of this
         write_record(folder, record)
         finish(job)
     seconds = round(time.monotonic() - started, 3)
     write_record(folder, {**record, "seconds": seconds, **report})
     _tidy(job, folder, key)
+
+
+def _make_share(job: Job, engine: Array, how: Running, prepared: Aside) -> None:
+    """The units of a part that leaves the output to part 0.
+
+    One that lags behind may find the output made, and the units it was about to look at removed.
+    """
+    try:
+        run_stages(job, engine, how.on_progress, prepared)
+    except OSError:
+        if not engine.is_finished():
+            raise
+    engine.wait_for_output()
 
 
 def _engine(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> Engine:
@@ -183,15 +193,13 @@ def _engine(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> En
     return Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
 
 
-def _record(
-    job: Job, key: str, seen: Sequence[str], *, with_content: bool = False
-) -> dict[str, Any]:
+def _record(job: Job, key: str, *, with_content: bool = False) -> dict[str, Any]:
     """What a folder is made from, so that a later build can say what is different."""
     return {
         "key": key,
         "settings": settings_of(job.build),
         "digests": job.digests,
-        "inputs": recorded(job, seen, with_content=with_content),
+        "inputs": recorded(job, with_content=with_content),
     }
 
 

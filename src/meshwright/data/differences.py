@@ -42,21 +42,23 @@ def _differences(record: Mapping[str, Any], job: Job) -> Iterator[str]:
         if before.get(name, digest) != digest:
             what = getattr(job.build.tokenizer, "file", name) if name == "tokenizer" else name
             yield f"{what} has other content"
-    yield from _inputs({found["path"]: found for found in record.get("inputs", [])}, job)
+    inputs = {found["path"]: found for found in record.get("inputs", [])}
+    yield from _changed_inputs(inputs, job)
+    if record["settings"]["source"] == settings_of(job.build)["source"]:  # else that was said
+        there = [found.path for found in job.inputs]
+        yield from (f"{printable(path)} is new" for path in there if path not in inputs)
+        yield from (f"{printable(path)} is gone" for path in inputs if path not in there)
 
 
-def _inputs(before: Mapping[str, Mapping[str, Any]], job: Job) -> Iterator[str]:
-    """Files that came, went or changed."""
+def _changed_inputs(before: Mapping[str, Mapping[str, Any]], job: Job) -> Iterator[str]:
     for found in job.inputs:
         old = before.get(found.path)
         if old is None:
-            yield f"{printable(found.path)} is new"
-        elif old["bytes"] != found.bytes:
+            continue
+        if old["bytes"] != found.bytes:
             yield f"{printable(found.path)}: {old['bytes']:,} bytes -> {found.bytes:,}"
-        elif old["stamp"] != found.stamp:
+        elif old["stamp"] != found.version:
             yield f"{printable(found.path)} has other content"
-    there = {found.path for found in job.inputs}
-    yield from (f"{printable(path)} is gone" for path in before if path not in there)
 
 
 def _changes(key: str, old: Any, new: Any) -> Iterator[str]:

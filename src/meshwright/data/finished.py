@@ -35,7 +35,7 @@ def build_key(job: Job) -> str:
     output = replace(job.build.output, folder="", keep_work=False)
     return digest_of(
         replace(job.build, output=output),
-        [[found.path, found.bytes, found.stamp] for found in job.inputs],
+        [[found.path, found.bytes, found.version] for found in job.inputs],
         [list(pair) for pair in job.digests],
     )
 

@@ -16,15 +16,26 @@ class Input:
     bytes: int  # as stored
     stamp: str
     documents: str = "file"  # of text: one per "file", "line" or "paragraph"
+    earlier: str = ""  # another stamp that the same content had, when units were made from it
+
+    @property
+    def version(self) -> str:
+        """What keys hold for the content: the stamp under which it was first read."""
+        return self.earlier or self.stamp
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Part of an input: bytes for plain lines, row groups for parquet, else the whole (0, 1)."""
+    """Part of an input: bytes for plain lines, row groups for parquet, else the whole (0, 1).
+
+    In a sample `part` says which rows of the row groups, or which bytes of what a compressed input
+    holds, from where to before where.
+    """
 
     input: int
     start: int
     stop: int
+    part: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def _input_parts(job: Job, number: int) -> list[Any]:
     found = job.inputs[number]
     source = job.build.sources[found.source]
     how = [found.format, found.compression, source.text_field, source.id_field, source.documents]
-    return [found.path, found.stamp, found.bytes, *how]
+    return [found.path, found.version, found.bytes, *how]
 
 
 def run_scan(job: Job, number: int) -> None:
