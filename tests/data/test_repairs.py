@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from meshwright.base.errors import InvalidInput
+from meshwright.base.table import Table
 from meshwright.data.building import build
-from meshwright.data.settings import Build, Output, Pii, Source
+from meshwright.data.settings import Build, Output, Pii, Source, TokenizerSource
 from meshwright.data.shards.stats import stats
 from meshwright.report.build import summary_page
 from meshwright.report.shards import stats_page, stats_record
@@ -79,3 +80,29 @@ def test_latin_1_in_jsonl_is_told_with_the_way_out(raw: Path, tmp_path: Path) ->
     with pytest.raises(InvalidInput) as refused:
         made(tmp_path)
     assert "iconv -f WINDOWS-1252" in refused.value.findings[0].hint
+
+
+def test_what_the_mix_left_out_is_told_beside_what_was_there_before(
+    tmp_path: Path, corpus: Path, tokenizer_file: Path
+) -> None:
+    parts = [
+        Source(name=f"part{n}", files=(f"{corpus}/part-{n}.jsonl",), weight=weight)
+        for n, weight in enumerate((0.9, 0.1))
+    ]
+    asked = Build(
+        sources=tuple(parts),
+        tokenizer=TokenizerSource(file=str(tokenizer_file)),
+        output=Output(folder=str(tmp_path / "out")),
+    )
+    manifest = build(asked, engine="inline")
+    left_out = manifest.counts["mix"]
+    before = sum(source.documents for source in manifest.sources)
+    assert left_out
+    assert before == manifest.counts[""] + left_out
+    page = stats_page("out", stats(tmp_path / "out"))
+    titles = [
+        column.title for block in page if isinstance(block, Table) for column in block.columns
+    ]
+    assert "before the mix" in titles
+    assert "kept" not in titles
+    assert f"the mix left out {left_out:,} of the documents before it" in page

@@ -31,12 +31,13 @@ def test_names_in_a_manifest_are_spelled_out() -> None:
         packed=Packed(seq_len=8, strategy=STEERING, layout="rows"),
         strategies={STEERING: StrategyRecord(rows=1, padding=0, cut=0)},
         sources=[source],
+        masked={STEERING: 1},
     )
     shown = StringIO()
     show(stats_page("shards", Stats(manifest=manifest, splits=(), files=0, bytes=0)), shown)
     shown.write(packing_line(manifest))
     assert "\x1b" not in shown.getvalue()
-    assert shown.getvalue().count("\\x1b]0;mine") == 3
+    assert shown.getvalue().count("\\x1b]0;mine") == 4
 
 
 def test_the_fate_of_a_document_is_spelled_out() -> None:

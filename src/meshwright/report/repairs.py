@@ -33,7 +33,8 @@ def repair_lines(manifest: Manifest) -> Iterator[str]:
         )
         yield "  if a file is Latin-1 or Windows-1252: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW"
     if manifest.masked:
-        parts = [counted(n, _KINDS.get(kind, (kind, kind))) for kind, n in manifest.masked.items()]
+        found = manifest.masked.items()
+        parts = [counted(n, _KINDS.get(kind, (harmless(kind),) * 2)) for kind, n in found]
         yield f"masked: {', '.join(parts)}"
 
 

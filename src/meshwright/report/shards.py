@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
@@ -62,6 +62,10 @@ _SOURCE_COLUMNS = _columns(
     ("weight", "weight"),
     ("repeats", "repeats"),
     ("valid_tokens", "valid tokens"),
+)
+_SOURCE_COLUMNS_BEFORE_MIX = tuple(
+    replace(column, title={"documents": "before the mix"}.get(column.key, column.title))
+    for column in _SOURCE_COLUMNS
 )
 _REASON_COLUMNS = (
     Column(key="reason", title="reason"),
@@ -208,7 +212,10 @@ def _sources(manifest: Manifest) -> Iterator[Block]:
                 "valid_tokens": f"{source.valid_tokens:,}",
             }
         )
-    yield table_of(_SOURCE_COLUMNS, records)
+    left_out = manifest.counts.get("mix", 0)
+    yield table_of(_SOURCE_COLUMNS_BEFORE_MIX if left_out else _SOURCE_COLUMNS, records)
+    if left_out:
+        yield f"the mix left out {left_out:,} of the documents before it"
     yield ""
 
 
