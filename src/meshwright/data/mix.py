@@ -104,10 +104,12 @@ def blend_text(blend: Blend) -> str:
 def read_blend(path: Path) -> Blend:
     """A blend from its file; InvalidInput with places when it is none."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise _refused(path, "is no file")
         if path.stat().st_size > LARGEST_BYTES:
             raise _refused(path, "is larger than any blend")
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         hint = "meshwright data mix FOLDER... -o blend.toml makes one"
         raise _refused(path, reason, hint=hint) from None

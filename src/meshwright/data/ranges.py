@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LEAST_FOUND = 0.9  # of the near duplicates at the threshold, by bands and rows
 MOST_HASHES = 512  # bands times rows of near dedup
-MOST_TOKENS = 2**31 - 1  # of a row: lengths are 32-bit integers
+MOST_TOKENS = 2**24  # of a row, which loaders hold whole and layout "rows" writes whole
 
 CHOICES: Mapping[str, tuple[str, ...]] = {  # of keys that hold one of a few words
     "source.format": ("auto", "jsonl", "parquet", "text"),

@@ -65,7 +65,7 @@ def test_a_batch_that_cannot_be_divided(folder, options, said, hint):
     [
         ({"global_batch_size": 100_000}, "fewer than a batch"),
         ({"global_batch_size": 4, "split": "valid"}, "no rows of split 'valid'"),
-        ({"global_batch_size": 4, "split": "test"}, "no split 'test'"),
+        ({"global_batch_size": 4, "split": "test"}, "split = 'test' is none"),
         ({"global_batch_size": 4, "cp_slices": "zigzags"}, "none of the choices"),
         ({"global_batch_size": 4, "balance": "costs"}, "none of the choices"),
         ({"global_batch_size": 4, "samples": 3, "drop_last": True}, "make no batch"),

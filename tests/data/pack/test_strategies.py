@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -185,3 +186,14 @@ def test_layouts() -> None:
     assert layout_of("best-fit", "auto") == "rows"
     assert layout_of("concatenate", "auto") == layout_of("padded", "auto") == "documents"
     assert layout_of("best-fit", "documents") == "documents"
+
+
+@strategies
+def test_long_rows_cost_nothing_where_documents_are_short(strategy: str) -> None:
+    lengths = documents(2000)
+    tracemalloc.start()
+    rows = pack(lengths, 2**24, strategy=strategy)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rows.tokens.sum() == lengths.sum()
+    assert peak_bytes < 2 << 20

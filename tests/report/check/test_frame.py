@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+from threading import Thread
 
 import pytest
 from hypothesis import given
@@ -173,3 +175,21 @@ def test_any_line_and_any_places_can_be_drawn(source, places):
 def test_no_place_or_one_past_the_end(line):
     rows = frame(Finding(message="m", file="a.sh", line=line), Texts({"a.sh": "one"}))
     assert rows[0].lstrip().startswith("--> a.sh")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_no_pipe_is_opened_to_quote_a_line(tmp_path):
+    pipe = str(tmp_path / "f.jsonl")
+    os.mkfifo(pipe)
+    rows: list[str] = []
+    read = Thread(target=lambda: rows.extend(frame(finding(line=1, file=pipe), Texts())))
+    read.daemon = True  # should it wait for the pipe
+    read.start()
+    read.join(10)
+    assert rows == [f" --> {pipe}:1"]
+
+
+def test_a_file_is_not_read_for_a_finding_without_a_line(tmp_path):
+    texts = Texts()
+    frame(finding(file=str(tmp_path / "large")), texts)
+    assert not texts

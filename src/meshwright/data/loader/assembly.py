@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from meshwright.base.errors import MeshwrightError
-from meshwright.base.names import did_you_mean
 from meshwright.base.noun import dataclass
+from meshwright.data.loader.arguments import MOST_TOKEN_COST, choice, flag, number
 from meshwright.data.loader.batch import MicroBatch
 from meshwright.data.loader.buffers import Buffers
 from meshwright.data.loader.deal import imbalance, in_order, leveled
-from meshwright.data.loader.place import check_place
+from meshwright.data.loader.place import checked_place
 from meshwright.data.loader.reading import (
     Reader,
     fill_documents,
@@ -67,8 +66,8 @@ class Assembly:
     """Everything that one rank makes of a stream. Reads nothing before it must."""
 
     def __init__(self, stream: Stream, place: Place, form: Form) -> None:
-        _check_form(form)
-        check_place(place, seq_len=stream.seq_len, cp_slices=form.cp_slices)
+        form = _checked(form)
+        place = checked_place(place, seq_len=stream.seq_len, cp_slices=form.cp_slices)
         self.stream, self.place, self.form = stream, place, form
         self.reader = Reader(stream.folders)
         self._buffers = Buffers()
@@ -168,10 +167,13 @@ class Assembly:
         ]
 
 
-def _check_form(form: Form) -> None:
-    """MeshwrightError for a word that is none of the choices."""
-    for name, known in (("cp_slices", CP_SLICES), ("balance", BALANCES), ("dtype", DTYPES)):
-        value = getattr(form, name)
-        if value not in known:
-            hint = did_you_mean(value, known)
-            raise MeshwrightError(f"{name} = {value!r} is none of the choices", hint=hint)
+def _checked(form: Form) -> Form:
+    """The form; InvalidInput for a value that is none of its type or its choices."""
+    return Form(
+        document_masks=flag("document_masks", form.document_masks),
+        cp_slices=choice("cp_slices", form.cp_slices, CP_SLICES),
+        balance=choice("balance", form.balance, BALANCES),
+        token_cost=number("token_cost", form.token_cost, most=MOST_TOKEN_COST),
+        dtype=choice("dtype", form.dtype, DTYPES),
+        mtp=flag("mtp", form.mtp),
+    )

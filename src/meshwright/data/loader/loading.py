@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.data.loader.arguments import MOST_PREFETCHED, MOST_SAMPLES, flag, whole
 from meshwright.data.loader.assembly import TOKEN_COST, Assembly, Form
 from meshwright.data.loader.batch import Batch
 from meshwright.data.loader.place import Place
@@ -88,7 +89,7 @@ class Loader:
         self.end = end_of(self.assembly, samples=samples, epochs=epochs, drop_last=drop_last)
         self.consumed_samples = 0
         self.waits = Waits()
-        self._prefetch = prefetch
+        self._prefetch = whole("prefetch", prefetch, least=0, most=MOST_PREFETCHED)
         self._thread: ThreadPoolExecutor | None = None
         self._coming: deque[Future[Batch]] = deque()
         self._began_s = 0.0
@@ -188,7 +189,9 @@ def end_of(
 ) -> int | None:
     """The sample before which a loader stops, None for never; MeshwrightError when none is left."""
     stream, batch = assembly.stream, assembly.place.global_batch_size
+    drop_last = flag("drop_last", drop_last)
     if epochs is not None:
+        epochs = whole("epochs", epochs, least=1, most=MOST_SAMPLES)
         if len(stream.folders) > 1 or samples is not None:
             raise MeshwrightError(
                 "epochs counts those of one folder, and only where samples says nothing",
@@ -203,6 +206,7 @@ def end_of(
         )
     if samples is None:
         return None
+    samples = whole("samples", samples, least=1, most=MOST_SAMPLES)
     end = samples // batch * batch if drop_last else samples
     if end < 1:
         raise MeshwrightError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
+from meshwright.data.loader.arguments import LARGEST_SIZE, not_whole, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,23 +43,29 @@ class Place:
         return self.pp_rank == self.pp_size - 1
 
 
-def check_place(place: Place, *, seq_len: int, cp_slices: str) -> None:
-    """InvalidInput with every reason why the batch cannot be divided so."""
-    findings = [*_ranges(place)]
-    if not findings:
-        findings = [*_batch(place), *_slices(place, seq_len=seq_len, cp_slices=cp_slices)]
-    if findings:
-        raise InvalidInput(findings)
+def checked_place(place: Place, *, seq_len: int, cp_slices: str) -> Place:
+    """The place, its numbers as ints; InvalidInput with every reason why it cannot be one."""
+    refuse(_wrong_numbers(place))
+    refuse(_ranks(place))
+    found = Place(**{field.name: int(getattr(place, field.name)) for field in fields(Place)})
+    refuse(
+        wrong
+        for check in (_batch(found), _slices(found, seq_len=seq_len, cp_slices=cp_slices))
+        for wrong in check
+    )
+    return found
 
 
-def _ranges(place: Place) -> Iterator[Finding]:
-    for name in ("global_batch_size", "micro_batch_size", "dp_size", "cp_size", "pp_size"):
-        value = getattr(place, name)
-        if value < 1:
-            yield _finding(name, value, f"{name} = {value} is below 1", hint=f"{name}=1")
+def _wrong_numbers(place: Place) -> Iterator[Finding]:
+    for name in (field.name for field in fields(Place)):
+        least = 0 if name.endswith("_rank") else 1
+        yield from not_whole(name, getattr(place, name), least=least, most=LARGEST_SIZE)
+
+
+def _ranks(place: Place) -> Iterator[Finding]:
     for axis in ("dp", "cp", "pp"):
         rank, size = getattr(place, f"{axis}_rank"), getattr(place, f"{axis}_size")
-        if size >= 1 and not 0 <= rank < size:
+        if rank >= size:
             reason = f"{axis}_rank = {rank} is none of the {size} ranks"
             yield _finding(f"{axis}_rank", rank, reason, hint=f"0 to {size - 1}")
 
@@ -77,15 +85,20 @@ def _batch(place: Place) -> Iterator[Finding]:
 
 def _slices(place: Place, *, seq_len: int, cp_slices: str) -> Iterator[Finding]:
     """Rows in whole slices, two for each rank where they are dealt in zigzag."""
-    parts = place.cp_size * (2 if cp_slices == "zigzag" and place.cp_size > 1 else 1)
+    halves = 2 if cp_slices == "zigzag" else 1
+    parts = place.cp_size * (halves if place.cp_size > 1 else 1)
     if seq_len % parts:
-        legal = [
-            n for n in range(1, 2 * place.cp_size) if seq_len % (n * parts // place.cp_size) == 0
-        ]
+        legal = {1, *_divisors(seq_len // halves)} if seq_len % halves == 0 else {1}
         nearest = sorted(legal, key=lambda n: (abs(n - place.cp_size), n))[:2]
         reason = f"rows of {seq_len} tokens do not divide into {parts} slices ({cp_slices})"
         hint = "cp_size " + " or ".join(map(str, sorted(nearest)))
         yield _finding("cp_size", place.cp_size, reason, hint=hint)
+
+
+def _divisors(number: int) -> set[int]:
+    """All of them, in time that grows with the root of the number."""
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return {*small, *(number // n for n in small)}
 
 
 def _finding(key: str, value: int, reason: str, *, hint: str) -> Finding:

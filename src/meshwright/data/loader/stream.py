@@ -15,6 +15,7 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.interleave import counts_of, interleaved, tree_of
+from meshwright.data.loader import arguments
 from meshwright.data.loader.epochs import WINDOW, Epochs, rows_at
 from meshwright.data.mix import open_blend
 from meshwright.data.shards.folder import open_folder
@@ -89,8 +90,9 @@ def open_stream(
     path: Path | str, *, split: str = "train", seed: int = 0, shuffle: bool = True
 ) -> Stream:
     """The stream of a folder of shards or of a blend.toml; InvalidInput when it is neither."""
-    if split not in SPLITS:
-        raise MeshwrightError(f"no split {split!r}", hint=f"one of {', '.join(SPLITS)}")
+    path, split = arguments.path("data", path), arguments.choice("split", split, SPLITS)
+    seed = arguments.whole("seed", seed, least=0, most=arguments.LARGEST_SEED)
+    shuffle = arguments.flag("shuffle", shuffle)
     if Path(path).suffix == ".toml":
         folders, parts = open_blend(Path(path), split)
     else:

@@ -23,11 +23,12 @@ _LEAF_BITS = 10
 def best_fit(lengths: NDArray[np.integer], seq_len: int) -> Rows:
     """Full pieces alone in their rows, then all others by best fit, equal ones in their order.
 
-    Takes about a microsecond for each document, less where many are of the same length.
+    Takes about a microsecond for each document, less where many are of the same length; memory by
+    the number of documents and the longest piece, not by `seq_len`.
     """
     document, offset, length = pieces_of(lengths, seq_len)
     order = np.argsort(-length, kind="stable")
-    counts = np.bincount(length, minlength=seq_len + 1)
+    counts = np.bincount(length)
     row = np.empty(len(length), dtype=np.int64)
     row[order] = _rows_by_fit(counts, seq_len)
     return rows_of(row, document, offset, lengths=length, seq_len=seq_len)
@@ -84,7 +85,7 @@ class Rooms:
     """
 
     def __init__(self, seq_len: int) -> None:
-        self.rows: list[list[int]] = [[] for _ in range(seq_len + 1)]
+        self.rows: dict[int, list[int]] = {}  # without those that are empty
         self.leaves = [0] * ((seq_len >> _LEAF_BITS) + 1)
         self.top = 0
 
@@ -103,10 +104,11 @@ class Rooms:
 
     def take(self, room: int, count: int) -> list[int]:
         """Up to `count` rows with that room, those last added."""
-        rows = self.rows[room]
+        rows = self.rows.get(room, [])
         taken = rows[-count:]
         del rows[-count:]
         if not rows:
+            self.rows.pop(room, None)
             leaf = room >> _LEAF_BITS
             self.leaves[leaf] &= ~(1 << (room & ((1 << _LEAF_BITS) - 1)))
             if not self.leaves[leaf]:
@@ -116,7 +118,7 @@ class Rooms:
     def add(self, room: int, rows: list[int]) -> None:
         """Rows that now have that room; full ones are forgotten."""
         if room and rows:
-            self.rows[room] += rows
+            self.rows.setdefault(room, []).extend(rows)
             leaf = room >> _LEAF_BITS
             self.leaves[leaf] |= 1 << (room & ((1 << _LEAF_BITS) - 1))
             self.top |= 1 << leaf

@@ -16,6 +16,7 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.data.needs import need
+from meshwright.data.ranges import MOST_TOKENS
 from meshwright.data.shards.names import MANIFEST, WORK, is_safe, is_shard
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _complaint(found: Manifest) -> str:
         if not 0 <= vocabulary.pad_id < vocabulary.vocab_size <= 2**31:
             return f"has pad id {vocabulary.pad_id} of {vocabulary.vocab_size} ids"
     if packed is not None:
-        if not 0 < packed.seq_len < 2**31:
+        if not 0 < packed.seq_len <= MOST_TOKENS:
             return f"has rows of {packed.seq_len} tokens"
         if packed.layout not in ("documents", "rows"):
             return f"has the layout {packed.layout!r}; documents and rows are known"

@@ -91,6 +91,8 @@ def files_read(path: Path) -> tuple[Path, ...]:
 def read_bytes(path: Path) -> bytes:
     """The whole file, which is of a size that a vocabulary may have."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise refused(path, "is no file")
         size = path.stat().st_size
         if size > MOST_BYTES:
             raise refused(path, f"is {size >> 20} MiB, too large for a vocabulary")
@@ -115,7 +117,7 @@ def beside(folder: Path, name: str) -> dict[str, Any]:
     """A small JSON file that may lie in the folder; {} where it is absent or broken."""
     path = folder / name
     try:
-        if path.stat().st_size > MOST_BYTES:
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
             return {}
         found = _parsed(path.read_bytes())
     except (OSError, ValueError):

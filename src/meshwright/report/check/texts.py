@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.locate import read_text
 
@@ -10,12 +12,12 @@ class Texts(dict[str, str]):
     """Text by file name; "" for a file that cannot be read again.
 
     What is put in beforehand (standard input, a mended text that is not written yet) counts, the
-    rest is read on demand.
+    rest is read on demand. A pipe or device is never opened: it gives its content once, or waits.
     """
 
     def __missing__(self, file: str) -> str:
         try:
-            text = read_text(file)
+            text = read_text(file) if os.path.isfile(file) else ""
         except MeshwrightError:
             text = ""
         self[file] = text
@@ -23,5 +25,7 @@ class Texts(dict[str, str]):
 
     def line(self, file: str, number: int) -> str | None:
         """Line `number` (from 1) without its ending, None where there is none."""
-        lines = self[file].split("\n") if file else []
-        return lines[number - 1].rstrip("\r") if 0 < number <= len(lines) and self[file] else None
+        if not file or number < 1 or not self[file]:
+            return None
+        lines = self[file].split("\n")
+        return lines[number - 1].rstrip("\r") if number <= len(lines) else None
