@@ -63,6 +63,12 @@ def test_figures_are_those_of_the_definition(texts: list[str]) -> None:
             assert measure.values[index] == pytest.approx(expected[measure.reason], nan_ok=True)
 
 
+def test_the_last_letter_of_a_batch_counts() -> None:
+    found = measures(Table.of(documents_of(["12x", "34x"])), LOOSE)
+    alphabetic = next(m for m in found if m.reason == "gopher_quality.alphabetic")
+    assert alphabetic.values.tolist() == [1.0, 1.0]
+
+
 PROSE = "the quick brown fox and the lazy dog of the house with that have been " * 8
 
 

@@ -155,12 +155,13 @@ def _ends_in_ellipsis(characters: NDArray[np.uint8], lines: Lines) -> Mask:
 
 def _alphabetic(table: Table) -> NDArray[np.float64]:
     """Share of the stretches between white space that hold a letter; NaN where there is none."""
-    at, letters = table.chunks, marked(table.characters, LETTERS)
+    at, encoded = table.chunks, np.frombuffer(table.encoded, dtype=np.uint8)
+    letters = marked(encoded, LETTERS)
     if not len(at):
         return np.full(len(table), np.nan)
     lettered = letters[at]
     others = np.flatnonzero(~lettered)
-    ends = np.append(at, len(letters) - 1)[others + 1]
+    ends = np.append(at, len(table.characters))[others + 1]
     within = np.logical_or.reduceat(letters, np.stack([at[others], ends], axis=1).ravel())[::2]
     lettered[others] = within
     chunks = np.searchsorted(at, table.bounds)
