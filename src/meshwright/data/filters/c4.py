@@ -45,6 +45,7 @@ POLICY = (
     b"use cookies",
 )
 LOREM_IPSUM = b"lorem ipsum"
+_STEM = b"cookie"  # of most of them: looked for once
 _DOT = ord(".")
 _ENDING = np.frombuffer(marking("terminal", "quote", also=b".?!\"'"), dtype=np.bool_)
 _IS_SENTENCE = np.frombuffer(marking("terminal", "ellipsis", also=b".?!"), dtype=np.bool_)
@@ -76,8 +77,8 @@ def _wanted(layout: Layout, settings: C4) -> Mask:
     phrases = (JAVASCRIPT if settings.javascript_lines else ()) + (
         POLICY if settings.policy_lines else ()
     )
-    for phrase in phrases:
-        wanted[_holding(text.encoded, phrase, lines)] = False
+    for phrase, places in _places_of(text.encoded, phrases):
+        wanted[_holding(lines, places, len(phrase))] = False
     return wanted
 
 
@@ -106,12 +107,24 @@ def _with_long_word(layout: Layout, limit: int) -> Offsets:
     return np.searchsorted(layout.lines.start, long, side="right") - 1
 
 
-def _holding(encoded: bytes, phrase: bytes, lines: Lines) -> NDArray[np.intp]:
-    """The lines that hold a phrase (in lower case)."""
-    places = np.fromiter(_places(encoded, phrase), dtype=np.int64)
+def _holding(lines: Lines, places: Offsets, length: int) -> Offsets:
+    """The lines that hold a phrase of this length at one of these places."""
     line = np.searchsorted(lines.start, places, side="right") - 1
-    within = (line >= 0) & (places + len(phrase) <= lines.stop[line])
+    within = (line >= 0) & (places + length <= lines.stop[line])
     return line[within]
+
+
+def _places_of(encoded: bytes, phrases: tuple[bytes, ...]) -> Iterator[tuple[bytes, Offsets]]:
+    """Where each phrase (in lower case) stands."""
+    stems = list(_places(encoded, _STEM)) if any(_STEM in phrase for phrase in phrases) else []
+    for phrase in phrases:
+        before = phrase.find(_STEM)
+        if before < 0:
+            yield phrase, np.fromiter(_places(encoded, phrase), dtype=np.int64)
+            continue
+        starts = [place - before for place in stems if place >= before]
+        found = [start for start in starts if encoded.startswith(phrase, start)]
+        yield phrase, np.array(found, dtype=np.int64)
 
 
 def _places(encoded: bytes, phrase: bytes) -> Iterator[int]:

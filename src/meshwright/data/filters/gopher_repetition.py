@@ -24,6 +24,7 @@ import numpy as np
 
 from meshwright.data.filters.measure import Measure, shares, sums
 from meshwright.data.words.characters import SPACE, marked
+from meshwright.data.words.ranks import Ranks
 from meshwright.data.words.runs import Weighed, repeated_runs, top_runs
 
 if TYPE_CHECKING:
@@ -103,10 +104,10 @@ def _of_lines(table: Table, settings: GopherRepetition) -> Iterator[Measure]:
 
 def _weights(table: Table) -> Offsets:
     """For each word the characters, but white space, from its beginning to the next."""
-    dark = np.zeros(len(table.characters) + 1, dtype=np.int32)
-    np.cumsum(~marked(table.characters, SPACE), out=dark[1:])
     stops = np.append(table.word_start[1:], 0)
     held = table.word_counts > 0
     stops[table.word_bounds[1:][held] - 1] = table.bounds[1:][held]
-    weights = dark[stops] - dark[table.word_start]
-    return np.asarray(weights, dtype=np.int64)
+    white = Ranks(marked(table.characters, SPACE))
+    return np.asarray(
+        stops - table.word_start - (white.before(stops) - white.before(table.word_start))
+    )
