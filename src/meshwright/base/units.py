@@ -169,7 +169,9 @@ def format_duration(value_s: float) -> str:
 
 
 def format_count(value: float) -> str:
-    """Decimal count without a space: "70.6B", "4.19M", "1.5T"."""
+    """Decimal count without a space: "70.6B", "4.19M", "1.5T"; whole below a thousand if it is."""
+    if abs(value) < 1000 and value == int(value):
+        return f"{value:.0f}"
     steps = (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3))
     return _format(value, steps, "").replace(" ", "")
 

@@ -14,3 +14,8 @@ def shown(value: Any) -> str:
     except ValueError:  # Python prints no integer of thousands of digits
         return "a huge number"
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: "1 line", "1,200 lines"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_duration, format_rate
+from meshwright.base.words import plural
+from meshwright.report.check.visible import harmless
 from meshwright.report.repairs import repair_lines
-from meshwright.report.shards import packing_line
+from meshwright.report.shards import packing_line, percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -70,22 +72,56 @@ def projection_record(found: Projection) -> dict[str, Any]:
 def projection_page(found: Projection, *, workers: int) -> list[Block]:
     """What a sample says of a whole build."""
     gone = sorted(((share, reason) for reason, share in found.dropped.items()), reverse=True)
-    rows = [{"reason": reason, "share": f"{share:.1%}"} for share, reason in gone]
+    rows = [{"reason": reason, "share": percent(share)} for share, reason in gone]
     shares: list[Block] = [table_of(_SHARES, rows), ""] if rows else []
-    tokens = f", {format_count(found.tokens)} tokens" if found.tokens is not None else ""
+    seconds = found.seconds(workers)
+    what = "all of the input" if found.is_all else "a sample"
+    about = "" if found.is_all else "about "
     page: list[Block] = [
-        f"sample: {found.sample_documents:,} documents, {format_bytes(found.sample_bytes)} of text,"
-        f" {found.rejected:,} lines that cannot be read",
+        f"{what} was built: {plural(found.sample_documents, 'document')}, "
+        f"{format_bytes(found.sample_bytes)} of text",
+        *_bad_lines(found),
+        "",
         *shares,
-        f"input: {found.inputs:,} files, {format_bytes(found.stored_bytes)} stored, about "
+        f"input: {plural(found.inputs, 'file')}, {format_bytes(found.stored_bytes)} stored, {about}"
         f"{format_count(found.documents)} documents, {format_bytes(found.text_bytes)} of text",
-        f"kept: about {found.kept:.1%}{tokens}, before duplicates beyond the sample",
-        f"time: about {format_duration(found.cpu_seconds)} of CPU, "
-        f"{format_duration(found.cpu_seconds / workers)} with {workers} workers",
-        f"disk: about {format_bytes(found.work_bytes)} while it runs, "
-        f"{format_bytes(found.output_bytes)} for the output",
+        f"kept: {about}{percent(found.kept)} of the documents",
+        *_projected_tokens(found, about),
+        f"time: about {format_duration(seconds)} with {plural(workers, 'worker')}, of which "
+        f"{format_duration(found.start_s)} to start each; "
+        f"{format_duration(found.cpu_seconds)} of CPU beyond that",
+        f"disk: about {format_bytes(found.work_bytes)} at the most, "
+        f"{format_bytes(found.output_bytes)} of it for the output",
     ]
+    if not found.is_all:
+        page.append("duplicates were sought within the sample alone: a build will find more")
     return page
+
+
+def _bad_lines(found: Projection) -> Iterator[str]:
+    """What of the sample could not be read."""
+    if found.rejected:
+        yield f"{plural(found.rejected, 'line')} of it cannot be read"
+    if found.refused:
+        more = f" and {plural(len(found.refused) - 1, 'more file')}" if found.refused[1:] else ""
+        yield (
+            f"a build would stop: more of {harmless(found.refused[0])}{more} cannot be read than "
+            "limits.bad_fraction allows"
+        )
+
+
+def _projected_tokens(found: Projection, about: str) -> Iterator[str]:
+    """Tokens of the output, by source where there are several."""
+    if found.tokens is None:
+        yield "tokens: none, for want of a tokenizer: the output is cleaned text"
+        return
+    yield f"tokens: {about}{format_count(found.tokens)} in the output"
+    for source in found.sources if len(found.sources) > 1 else ():
+        share = percent(source.used_tokens / max(1, found.tokens))
+        yield (
+            f"  {harmless(source.name)}: {about}{format_count(source.used_tokens)} ({share}), of "
+            f"{format_count(source.tokens)} that it has"
+        )
 
 
 def summary_page(folder: str, manifest: Manifest, *, built: bool = True) -> list[Block]:

@@ -145,7 +145,7 @@ def _splits(stats: Stats) -> Iterator[Block]:
             "documents": f"{split.documents:,}",
             "tokens": f"{split.tokens:,}",
             "rows": f"{split.rows:,}",
-            "padding": _percent(1 - split.fill),
+            "padding": percent(1 - split.fill),
             "cut": _part(split.cut, split.documents),
             "imbalance": f"{split.imbalance:.2f}",
         }
@@ -166,7 +166,7 @@ def _strategies(manifest: Manifest) -> Iterator[Block]:
         {
             "strategy": harmless(f"{name} (used)" if name == used else name),
             "rows": f"{one.rows:,}",
-            "padding": _percent(one.padding / max(1, one.rows * seq_len)),
+            "padding": percent(one.padding / max(1, one.rows * seq_len)),
             "cut": _part(one.cut, documents),
             "needless": f"{one.cut - longer:,}",
         }
@@ -184,10 +184,10 @@ def packing_line(manifest: Manifest) -> str:
     used = manifest.packed.strategy
     words = []
     for name, one in sorted(manifest.strategies.items(), key=lambda pair: pair[0] != used):
-        padding = _percent(one.padding / max(1, one.rows * manifest.packed.seq_len))
+        padding = percent(one.padding / max(1, one.rows * manifest.packed.seq_len))
         would = "" if name == used else "would "
         pads, cuts = ("pads", "cuts") if name == used else ("pad", "cut")
-        cut = _percent(one.cut / documents)
+        cut = percent(one.cut / documents)
         words.append(f"{harmless(name)} {would}{pads} {padding} and {cuts} {cut} of the documents")
     return "; ".join(words)
 
@@ -206,7 +206,7 @@ def _sources(manifest: Manifest) -> Iterator[Block]:
                 "tokens": f"{source.tokens:,}",
                 "bytes_per_token": f"{source.text_bytes / max(1, source.tokens):.2f}",
                 "train_tokens": f"{source.train_tokens:,}",
-                "share": _percent(source.train_tokens / total),
+                "share": percent(source.train_tokens / total),
                 "weight": "" if source.weight is None else f"{source.weight:g}",
                 "repeats": f"{source.train_tokens / own:.2f}",
                 "valid_tokens": f"{source.valid_tokens:,}",
@@ -231,7 +231,7 @@ def _reasons(manifest: Manifest) -> Iterator[Block]:
         {
             "reason": harmless(REASONS.get(reason, reason)),
             "documents": f"{count:,}",
-            "share": _percent(count / max(1, total)),
+            "share": percent(count / max(1, total)),
             "example": _example(manifest, reason),
         }
         for reason, count in sorted(manifest.counts.items(), key=lambda pair: -pair[1])
@@ -278,10 +278,10 @@ def _histogram(lengths: Lengths, documents: int) -> Iterator[str]:
     width = max(len(f"{top:,}") for top in lengths.histogram)
     for top, count in lengths.histogram.items():
         bar = "#" * -(-count * _BAR // most)
-        yield f"  up to {top:>{width},}  {_percent(count / documents):>6}  {bar}"
+        yield f"  up to {top:>{width},}  {percent(count / documents):>6}  {bar}"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A share with two digits that count, and never 0 % or 100 % of what is not."""
     if share and share < 0.0001:
         return "<0.01%"
@@ -289,7 +289,7 @@ def _percent(share: float) -> str:
 
 
 def _part(count: int, total: int) -> str:
-    return f"{count:,} ({_percent(count / max(1, total))})"
+    return f"{count:,} ({percent(count / max(1, total))})"
 
 
 # Verification

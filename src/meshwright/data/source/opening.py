@@ -94,11 +94,19 @@ def _open(path: str) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def opened(source: Input, start: int, stop: int, *, limits: Limits) -> Iterator[Chunks]:
-    """A byte range of a plain input; of a compressed one, whole and decompressed."""
+def opened(
+    source: Input,
+    start: int,
+    stop: int,
+    *,
+    limits: Limits,
+    part: tuple[int, int] | None = None,
+) -> Iterator[Chunks]:
+    """A byte range of a plain input; a compressed one whole, or that `part` of its content."""
     with reading(source.path, source.stamp) as file:
         if source.compression:
-            yield Chunks(decompressed(file, source, limits=limits), iter(()), before=False)
+            content = decompressed(file, source, limits=limits)
+            yield Chunks(content, iter(()), before=False) if part is None else cut(content, *part)
             return
         before = start > 0
         stop = min(stop, source.bytes)
@@ -120,6 +128,29 @@ def decompressed(file: BinaryIO, source: Input, *, limits: Limits) -> Iterator[b
                 hint="raise limits.expansion if the file is sound, or leave it out",
             )
         yield chunk
+
+
+def cut(content: Iterator[bytes], start: int, stop: int) -> Chunks:
+    """The bytes start..stop of a stream, of which all before them is passed over."""
+    before = start > 0
+    rest: list[bytes] = []
+
+    def inside() -> Iterator[bytes]:
+        at, first = 0, start - before
+        for chunk in content:
+            piece = chunk[max(0, first - at) : stop - at]
+            if piece:
+                yield piece
+            if at + len(chunk) >= stop:
+                rest.append(chunk[stop - at :])
+                return
+            at += len(chunk)
+
+    def beyond() -> Iterator[bytes]:
+        yield from rest
+        yield from content
+
+    return Chunks(inside(), beyond(), before)
 
 
 def expanded(file: BinaryIO, path: str, compression: str) -> Iterator[bytes]:

@@ -10,6 +10,8 @@ files of several units are concerned. A unit has at most one span of an input.
 
 from __future__ import annotations
 
+import contextlib
+from bisect import bisect_left
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +38,9 @@ def read_unit(
     limits: Limits,
     reject: Callable[[Rejected], None],
     count: Callable[[int], None] = lambda _lines: None,
+    repaired: Callable[[int, int], None] = lambda _input, _documents: None,
 ) -> Iterator[Documents]:
     """The documents of a unit in the order of its spans, in batches of about BATCH_BYTES.
-    repaired: Callable[[int, int], None] = lambda _input, _documents: None,
 
     `reject` is told of each line, row or file that is set aside, `count` how many lines each span
     holds (see above), `repaired` how many more documents of an input were not UTF-8. Raises
@@ -57,10 +59,10 @@ def read_unit(
             except StopIteration as end:
                 count(end.value)
                 break
-            if some.texts:
-                yield from gathering.add(some, input=span.input)
             if some.repaired:
                 repaired(span.input, some.repaired)
+            if some.texts:
+                yield from gathering.add(some, input=span.input)
     yield from gathering.rest()
 
 
@@ -84,9 +86,13 @@ def _span_rows(
 
         fields = Fields(settings.text_field, settings.id_field)
         groups = range(span.start, span.stop)
+        if span.part is not None:
+            tell = partial(_tell_between, span.part, reject)
+            found = parquet_rows(source, groups, fields, limits, tell)
+            return (yield from _rows_between(found, *span.part))
         return (yield from parquet_rows(source, groups, fields, limits, reject))
     stop = source.bytes if is_whole(source) else span.stop
-    with opened(source, span.start, stop, limits=limits) as chunks:
+    with opened(source, span.start, stop, limits=limits, part=span.part) as chunks:
         if source.format == "jsonl":
             fields = Fields(settings.text_field, settings.id_field)
             blocks = lines_of(chunks, longest_bytes=limits.document_bytes)
@@ -99,6 +105,30 @@ def _span_rows(
             blocks = lines_of(chunks, longest_bytes=limits.document_bytes)
             return (yield from text.line_rows(blocks, reject))
         return (yield from text.paragraph_rows(chunks, limits.document_bytes, reject))
+
+
+def _rows_between(
+    found: Generator[Rows, None, int], start: int, stop: int
+) -> Generator[Rows, None, int]:
+    """Those rows of parquet that lie from `start` to before `stop`, counted from 0."""
+    with contextlib.closing(found):
+        for rows in found:
+            if rows.lines and rows.lines[0] > stop:
+                break
+            here = slice(bisect_left(rows.lines, start + 1), bisect_left(rows.lines, stop + 1))
+            yield Rows(rows.texts[here], rows.lines[here], rows.ids[here])
+    return stop - start
+
+
+def _tell_between(
+    part: tuple[int, int],
+    reject: Callable[[int, str, bytes], None],
+    line: int,
+    reason: str,
+    excerpt: bytes,
+) -> None:
+    if part[0] < line <= part[1]:
+        reject(line, reason, excerpt)
 
 
 def read_records(path: str, *, limits: Limits | None = None) -> Iterator[dict[str, Any]]:
