@@ -51,6 +51,11 @@ class Scanned:
         return self._column("bands")
 
     @cached_property
+    def blocks(self) -> NDArray[Any]:
+        """Where the text lies, as `layout.BLOCK`."""
+        return self._column("blocks")
+
+    @cached_property
     def ids(self) -> tuple[str, ...]:
         """The name that the input gives each document, "" for none; `()` when none has any."""
         if not (self.store.folder("scan", self.number) / "id_bounds.npy").exists():
@@ -79,7 +84,7 @@ class Scanned:
         Yields their places in `survivors` and their cleaned text.
         """
         block_of = np.asarray(self.survivors["block"])
-        for block in range(len(self._column("blocks"))):
+        for block in range(len(self.blocks)):
             first, last = np.searchsorted(block_of, [block, block + 1]).tolist()
             numbers = np.arange(first, last, dtype=np.int64)
             chosen = numbers if keep is None else numbers[keep[first:last]]
@@ -106,7 +111,7 @@ class Scanned:
 
     def _block(self, number: int) -> NDArray[np.uint8]:
         """The decompressed text of one block."""
-        place = self._column("blocks")[number]
+        place = self.blocks[number]
         with (self.store.folder("scan", self.number) / TEXT).open("rb") as file:
             file.seek(int(place["offset"]))
             stored = file.read(int(place["stored"]))
