@@ -39,10 +39,10 @@ def _nothing_kept(folder: str, manifest: Manifest, read: int) -> Finding:
             hint="see that the input holds text, and that every line of it can be read",
         )
     gone = sorted(((count, why) for why, count in manifest.counts.items() if why), reverse=True)
-    reasons = ", ".join(f"{count:,} by {why}" for count, why in gone[:_SHOWN])
-    more = f" and {len(gone) - _SHOWN:,} other reasons" if len(gone) > _SHOWN else ""
+    reasons = ", ".join(f"{why} {count:,}" for count, why in gone[:_SHOWN])
+    more = f", and {len(gone) - _SHOWN:,} more reasons" if len(gone) > _SHOWN else ""
     return Finding(
-        message=f"no document is kept: of {read:,} read, {reasons}{more} are dropped",
+        message=f"no document is kept of {read:,} that were read: {reasons}{more}",
         file=folder,
         hint=f"`meshwright explain {gone[0][1]}` says which settings decide",
     )

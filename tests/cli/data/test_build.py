@@ -55,11 +55,11 @@ def test_quiet_says_nothing(raw: Path, capfd) -> None:
 
 
 def test_written_settings_build_the_same(raw: Path, capsys) -> None:
-    flags = ["raw/a.jsonl", "-o", "out", "--filters", "gopher-quality", "--pii", "--seed", "5"]
+    flags = ["raw/a.jsonl", "-o", "out", "--filters", "fineweb", "--pii", "--seed", "5"]
     assert run(["data", "build", *flags, "--write-config", "config.toml"]) == 0
     assert Path("config.toml").read_text() == (
         'seed = 5\n\n[input]\nfiles = ["raw/a.jsonl"]\n\n[output]\nfolder = "out"\n\n'
-        "[gopher_quality]\n\n[pii]\n"
+        "[fineweb]\n\n[pii]\n"
     )
     assert not Path("out").exists()
     assert run(["data", "build", "config.toml", "-q", "--workers", "1"]) == 0
@@ -127,6 +127,7 @@ def test_interrupted_is_130_and_the_same_command_goes_on(raw: Path) -> None:
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1] == "interrupted"
+    assert "run the same command again to go on" in err
     done = len(list(Path("out/.work/scan").glob("?????/unit.json")))
     assert done
     found = subprocess.run([*command, "--json"], capture_output=True, check=True)
