@@ -6,6 +6,7 @@ from io import StringIO
 
 from meshwright.data.shards.manifest import Manifest, Packed, SourceRecord, StrategyRecord
 from meshwright.data.shards.origin import Origin
+from meshwright.data.shards.show import Located
 from meshwright.data.shards.stats import Stats
 from meshwright.report.page import show
 from meshwright.report.shards import origin_page, packing_line, stats_page
@@ -41,10 +42,9 @@ def test_names_in_a_manifest_are_spelled_out() -> None:
 
 
 def test_the_fate_of_a_document_is_spelled_out() -> None:
-    nothing = dict.fromkeys(
-        ("duplicate_of_input", "duplicate_of_line", "similarity", "shard", "document", "tokens")
-    )
+    nothing = dict.fromkeys(("measured", "test_text", "duplicate_of_input", "duplicate_of_line"))
+    nothing |= dict.fromkeys(("similarity", "shard", "document", "tokens"))
     origin = Origin(
         input="a", line=1, id="", bytes=1, language="", reason=STEERING, copies=0, **nothing
     )
-    assert "\x1b" not in "".join(map(str, origin_page(origin, split=None, document=None)))
+    assert "\x1b" not in "".join(map(str, origin_page(Located(origin=origin, why=STEERING))))

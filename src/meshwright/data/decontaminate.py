@@ -105,9 +105,16 @@ def index_of(settings: Decontaminate) -> Index:
 
 def judge(table: Table, index: Index) -> Verdict:
     """Drops documents that share a run of words with a test set."""
-    contaminated = np.zeros(len(table.documents), dtype=np.bool_)
-    contaminated[find(table, index).document] = True
-    return {"contaminated": contaminated}
+    return {"contaminated": first_items(table, index) >= 0}
+
+
+def first_items(table: Table, index: Index) -> NDArray[np.int32]:
+    """For each document the item of the first run that it shares, -1 where it shares none."""
+    hits = find(table, index)
+    items = np.full(len(table.documents), -1, dtype=np.int32)
+    documents, first = np.unique(hits.document, return_index=True)
+    items[documents] = hits.item[first]
+    return items
 
 
 def find(table: Table, index: Index) -> Hits:

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from meshwright.data.shards.manifest import Manifest
-    from meshwright.data.shards.origin import Origin
-    from meshwright.data.shards.show import Part, Shown
+    from meshwright.data.shards.show import Located, Part, Shown
     from meshwright.data.shards.stats import Lengths, SplitStats, Stats
     from meshwright.data.shards.verify import Verified
     from meshwright.report.page import Block
@@ -380,22 +379,24 @@ def shown_record(shown: Shown) -> dict[str, Any]:
     return asdict(shown)
 
 
-def origin_page(origin: Origin, *, split: str | None, document: int | None) -> list[Block]:
+def origin_page(located: Located) -> list[Block]:
     """What became of a document, for one that is in no shard."""
+    origin, split = located.origin, located.split
     lines: list[Block] = [f"{harmless(origin.place)}: {origin.bytes:,} bytes as read"]
     if origin.reason:
-        lines.append(harmless(f"dropped: {origin.reason}: {REASONS.get(origin.reason, '')}"))
+        lines.append(f"dropped: {harmless(origin.reason)}: {harmless(located.why)}")
     if origin.duplicate_of_input is not None:
         other = f"{harmless(origin.duplicate_of_input)}:{origin.duplicate_of_line}"
         lines.append(f"repeats {other}, similarity {origin.similarity:.2f}")
     if split is not None:
         times = f", {origin.copies} times" if origin.copies > 1 else ""
-        lines.append(f"kept{times}: next: --split {split} --document {document}")
+        lines.append(f"kept{times}: next: --split {split} --document {located.document}")
     elif not origin.reason:
         lines.append("kept: its text is in text-*.parquet, the folder holds no tokens")
     return lines
 
 
-def origin_record(origin: Origin, *, split: str | None, document: int | None) -> dict[str, Any]:
+def origin_record(located: Located) -> dict[str, Any]:
     """The same for JSON."""
-    return {**asdict(origin), "split": split, "document_of_split": document}
+    where = {"split": located.split, "document_of_split": located.document}
+    return {**asdict(located.origin), "why": located.why, **where}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from meshwright.base.errors import MeshwrightError
 from meshwright.data.documents import documents_of
 from meshwright.data.filters import apply, explain
+from meshwright.data.filters.apply import told
 from meshwright.data.reasons import CODES
 from meshwright.data.settings import (
     C4,
@@ -132,3 +133,29 @@ def test_a_build_without_filters_drops_nothing() -> None:
 def test_a_document_is_given_its_first_filters_reasons_only() -> None:
     _, verdict = apply(documents_of(["the"]), BUILD)
     assert [reason for reason, mask in verdict.items() if mask[0]] == ["gopher_quality.words"]
+
+
+@given(texts=TEXTS, data=st.data())
+@settings(max_examples=60)
+def test_what_was_measured_says_what_explain_says_in_any_batch(
+    texts: list[str], data: st.DataObject
+) -> None:
+    measured = np.full(len(texts), -1, dtype=np.float32)
+    table, verdict = apply(documents_of(texts), WITH_C4, measured=measured)
+    first = [next((r for r, mask in verdict.items() if mask[i]), "") for i in range(len(texts))]
+    assert [value >= 0 for value in measured.tolist()] == [reason != "" for reason in first]
+    for index, reason in enumerate(first):
+        if reason:
+            said = explain(table, index, reason, WITH_C4)
+            assert told(float(measured[index]), reason, WITH_C4) == said
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(texts)), max_size=4)))
+    parts = []
+    for start, stop in zip([0, *cuts], [*cuts, len(texts)], strict=True):
+        parts.append(np.full(stop - start, -1, dtype=np.float32))
+        apply(documents_of(texts[start:stop]), WITH_C4, measured=parts[-1])
+    assert np.concatenate(parts).tolist() == measured.tolist()
+
+
+def test_told_refuses_what_is_no_reason_of_the_build() -> None:
+    with pytest.raises(MeshwrightError, match="is not a reason"):
+        told(1.0, "contaminated", BUILD)

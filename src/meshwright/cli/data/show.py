@@ -71,8 +71,8 @@ def _locate(folder: str, place: str, *, as_json: bool) -> None:
     from meshwright.data.shards.show import locate
     from meshwright.report.shards import origin_page, origin_record
 
-    origin, split, document = locate(folder, place)
+    located = locate(folder, place)
     if as_json:
-        output.json(origin_record(origin, split=split, document=document))
+        output.json(origin_record(located))
     else:
-        output.page(origin_page(origin, split=split, document=document))
+        output.page(origin_page(located))

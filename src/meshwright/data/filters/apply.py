@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.data.documents import documents_of
 from meshwright.data.filters import c4, fineweb, gopher_quality, gopher_repetition
 from meshwright.data.words.layout import layout_of
 from meshwright.data.words.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
 
     from meshwright.data.documents import Documents, Mask, Offsets, Verdict
     from meshwright.data.filters.measure import Measure
@@ -23,12 +26,15 @@ if TYPE_CHECKING:
 _WORTH = 8  # a table is made anew to save at least this part of it
 
 
-def apply(documents: Documents, build: Build) -> tuple[Table, Verdict]:
+def apply(
+    documents: Documents, build: Build, *, measured: NDArray[np.float32] | None = None
+) -> tuple[Table, Verdict]:
     """The word table of a batch, and which of its documents each filter drops.
 
     The table's documents are those given, after C4 took lines out of them where the build has it.
     A document that an earlier filter drops is not measured by later ones, which name it in none of
-    their reasons. The filters go in the order of `reasons.REASONS`.
+    their reasons. The filters go in the order of `reasons.REASONS`. For every document that
+    goes, the figure of its first reason is put into `measured` [documents].
     """
     layout = layout_of(documents)
     if build.c4 is not None:
@@ -42,6 +48,9 @@ def apply(documents: Documents, build: Build) -> tuple[Table, Verdict]:
         for measure in measures(rest):
             fails = np.zeros(len(table), dtype=np.bool_)
             fails[left] = measure.fails
+            if measured is not None:
+                first = alive[left] & fails[left]
+                measured[left[first]] = measure.values[first]
             verdict[measure.reason] = fails & judged
             alive &= ~fails
         rest, left = _fewer(rest, left, alive[left])
@@ -64,6 +73,16 @@ def explain(table: Table, index: int, reason: str, build: Build) -> str:
         for measure in measures(single):
             if measure.reason == reason:
                 return measure.explained(0)
+    raise MeshwrightError(f"{reason} is not a reason of a filter that this build has")
+
+
+def told(value: float, reason: str, build: Build) -> str:
+    """The same from what was measured, without the document."""
+    nothing = Table.of(documents_of([]))
+    for measures in _filters(build):
+        for measure in measures(nothing):
+            if measure.reason == reason:
+                return measure.told(value)
     raise MeshwrightError(f"{reason} is not a reason of a filter that this build has")
 
 

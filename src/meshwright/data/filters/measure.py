@@ -35,8 +35,11 @@ class Measure:
 
     def explained(self, index: int) -> str:
         """The figure of one document and the limit it broke: "12 words, at least 50"."""
-        value = float(self.values[index])
-        low = value < self.least
+        return self.told(float(self.values[index]))
+
+    def told(self, value: float) -> str:
+        """The same of a figure beyond the limits, which may be rounded."""
+        low = abs(value - self.least) < abs(value - self.most)
         limit = self.least if low else self.most
         bound = f"at {'least' if low else 'most'} {self._printed(limit)}"
         return f"{self.says.format(value=self._printed(value))}, {bound}"

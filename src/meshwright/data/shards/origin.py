@@ -27,6 +27,8 @@ class Origin:
     bytes: int
     language: str
     reason: str
+    measured: float | None
+    test_text: str | None
     duplicate_of_input: str | None
     duplicate_of_line: int | None
     similarity: float | None

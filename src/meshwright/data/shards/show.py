@@ -14,6 +14,7 @@ from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import DOCUMENTS, SPLITS, TOKENIZER
 from meshwright.data.shards.origin import find, origins
 from meshwright.data.shards.retokenize import load_tokenizer
+from meshwright.data.shards.why import why
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +51,16 @@ class Shown:
     padding: int  # tokens, of a row
     cost: int  # sum of squared lengths, of a row
     parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """What became of a document: why it went, or the split and its number there if it is in one."""
+
+    origin: Origin
+    why: str = ""
+    split: str | None = None
+    document: int | None = None
 
 
 def show_row(folder: Path | str, row: int, *, split: str = "train") -> Shown:
@@ -103,8 +114,8 @@ def show_document(folder: Path | str, document: int, *, split: str = "train") ->
     )
 
 
-def locate(folder: Path | str, place: str) -> tuple[Origin, str | None, int | None]:
-    """What became of the document read at file:line; its split and number there when it is kept."""
+def locate(folder: Path | str, place: str) -> Located:
+    """What became of the document read at file:line."""
     root = Path(folder)
     manifest = read_manifest(root)
     origin = find(root, place)
@@ -112,9 +123,9 @@ def locate(folder: Path | str, place: str) -> tuple[Origin, str | None, int | No
         before = 0
         for record in manifest.of_split(split):
             if record.name == origin.shard and origin.document is not None:
-                return origin, split, before + origin.document
+                return Located(origin=origin, split=split, document=before + origin.document)
             before += record.documents
-    return origin, None, None
+    return Located(origin=origin, why=why(origin, manifest))
 
 
 def _open(folder: Path | str, split: str) -> Folder:

@@ -21,6 +21,8 @@ COLUMNS: Mapping[str, str] = {  # of documents.parquet: one row for each documen
     "bytes": "int64",  # UTF-8 as read
     "language": "string",  # "" where it was not asked
     "reason": "string",  # why it was dropped, "" if it was kept
+    "measured": "float32",  # the figure that broke the rule of `reason`: share, count or score
+    "test_text": "string",  # of a contaminated one: file, record and field of what it shares
     "duplicate_of_input": "string",  # of a duplicate: the earlier document that it repeats
     "duplicate_of_line": "int64",  # its line; null, as the one above, where there is none
     "similarity": "float32",  # of a duplicate: Jaccard, 1 if exact

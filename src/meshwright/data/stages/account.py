@@ -163,6 +163,7 @@ class _Words:
     """Turns codes and numbers into the words that documents.parquet has."""
 
     def __init__(self, job: Job) -> None:
+        self.store = job.store
         self.inputs = strings([printable(found.path) for found in job.inputs])
         self.reasons = strings(list(REASONS))
         self.shards = strings([shard_name(*shard) for shard in shards_of(job.store)])
@@ -178,6 +179,8 @@ class _Words:
             "bytes": numbers(read["bytes"]),
             "language": self.languages.take(numbers(read["language"])),
             "reason": self.reasons.take(numbers(fates.reason)),
+            "measured": _given(read["measured"]),
+            "test_text": self._test_texts(fates),
             "duplicate_of_input": self.inputs.take(_given(fates.repeats_input)),
             "duplicate_of_line": _given(fates.repeats_line),
             "similarity": _given(fates.similarity),
@@ -186,6 +189,16 @@ class _Words:
             "tokens": _given(fates.tokens),
             "copies": numbers(fates.copies),
         }
+
+    def _test_texts(self, fates: Fates) -> Any:
+        """What each document shares with a test set, by name."""
+        record = self.store.record("scan", fates.unit.number) or {}
+        items = {int(number): printable(name) for number, name in record.get("items", {}).items()}
+        known = np.array(sorted(items), dtype=np.int32)
+        found = fates.unit.documents["item"]
+        place = np.searchsorted(known, found).astype(np.int32)
+        place[found < 0] = -1
+        return strings([items[number] for number in known.tolist()]).take(_given(place))
 
 
 def _given(values: NDArray[Any]) -> Any:

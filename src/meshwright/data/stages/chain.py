@@ -40,6 +40,8 @@ class Batch:
         self.rows: NDArray[np.int32] = np.arange(count, dtype=np.int32)  # of those still there
         self.reason: NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
         self.language: NDArray[np.uint16] = np.zeros(count, dtype=np.uint16)
+        self.measured: NDArray[np.float32] = np.full(count, -1, dtype=np.float32)
+        self.item: NDArray[np.int32] = np.full(count, -1, dtype=np.int32)  # of a test set
         self.table: Table | None = None
 
     def drop(self, verdict: Verdict) -> Mapping[str, NDArray[np.intp]]:
@@ -76,6 +78,7 @@ class Tally:
         self.steps: dict[str, dict[str, float]] = {}
         self.dropped: dict[str, int] = {}
         self.masked: dict[str, int] = {}
+        self.items: dict[int, str] = {}  # texts of test sets that were found, by number
         self.examples: dict[str, list[dict[str, Any]]] = {}
 
     def step(self, name: str, *, before: tuple[int, int], after: tuple[int, int], s: float) -> None:
@@ -104,6 +107,7 @@ class Tally:
             },
             "dropped": self.dropped,
             "masked": self.masked,
+            "items": {str(number): self.items[number] for number in sorted(self.items)},
             "examples": self.examples,
         }
 
@@ -189,7 +193,9 @@ def _language(build: Build) -> Step:
     def run(batch: Batch, _tally: Tally) -> Verdict:
         codes, scores = identify(batch.documents)
         batch.language[batch.rows] = codes
-        return judge(codes, scores, settings)
+        verdict = judge(codes, scores, settings)
+        batch.measured[batch.rows] = np.where(verdict["language"], scores, np.float32(-1))
+        return verdict
 
     def why(batch: Batch) -> Why:
         found = batch.language[batch.rows]
@@ -202,7 +208,9 @@ def _filters(build: Build) -> Step:
     from meshwright.data.filters import apply, explain
 
     def run(batch: Batch, _tally: Tally) -> Verdict:
-        batch.table, verdict = apply(batch.documents, build)
+        measured = np.full(len(batch.documents), -1, dtype=np.float32)
+        batch.table, verdict = apply(batch.documents, build, measured=measured)
+        batch.measured[batch.rows] = measured
         batch.documents = batch.table.documents
         return verdict
 
@@ -225,20 +233,21 @@ def _words() -> Step:
 
 
 def _decontaminate(build: Build) -> Step:
-    from meshwright.data.decontaminate import find, index_of, judge
+    from meshwright.data.decontaminate import first_items, index_of
 
     settings = build.decontaminate
     assert settings is not None
     index = index_of(settings)
 
-    def run(batch: Batch, _tally: Tally) -> Verdict:
+    def run(batch: Batch, tally: Tally) -> Verdict:
         assert batch.table is not None
-        return judge(batch.table, index)
+        items = first_items(batch.table, index)
+        batch.item[batch.rows] = items
+        tally.items |= {number: str(index.items[number]) for number in set(items.tolist()) - {-1}}
+        return {"contaminated": items >= 0}
 
     def why(batch: Batch) -> Why:
-        assert batch.table is not None
-        hits = find(batch.table, index)
-        items = dict(zip(hits.document.tolist()[::-1], hits.item.tolist()[::-1], strict=True))
+        items = batch.item[batch.rows]
         return lambda place, _reason: f"shares a run of words with {index.items[items[place]]}"
 
     return Step("decontaminate", run, why)

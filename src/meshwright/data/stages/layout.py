@@ -21,6 +21,8 @@ DOCUMENT = np.dtype(
         ("bytes", "<i8"),  # UTF-8 as read
         ("reason", "<u2"),
         ("language", "<u2"),  # number in clean.language.CODES; 0 = not asked
+        ("measured", "<f4"),  # what the reason judges: a share, a count, a score; -1 = nothing
+        ("item", "<i4"),  # number in decontaminate.Index.items of what it shares; -1 = nothing
     ]
 )
 # scan: the documents that passed every filter, in the same order. Their text is

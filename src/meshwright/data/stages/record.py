@@ -52,7 +52,7 @@ def manifest_of(job: Job, account: Account, files: dict[str, Written]) -> Manife
     return Manifest(
         tool=f"meshwright {__version__}",
         libraries=_libraries(),
-        settings=_settings(build),
+        settings=manifest_settings(build),
         seed=build.seed,
         vocabulary=Vocabulary(**record["vocabulary"]) if record else None,
         packed=_packed(build) if record else None,
@@ -82,7 +82,8 @@ def settings_text(build: Build) -> str:
     return _HEAD + text.replace('[output]\nfolder = ""\n', '[output]\nfolder = "."\n')
 
 
-def _settings(build: Build) -> dict[str, Any]:
+def manifest_settings(build: Build) -> dict[str, Any]:
+    """The settings as a manifest has them: all, but where the output lies."""
     settings = asdict(_anywhere(build))
     for name in ("folder", "keep_work"):
         del settings["output"][name]

@@ -158,6 +158,7 @@ class _Sink:
         rows = np.zeros(len(read), dtype=DOCUMENT)
         rows["input"], rows["line"], rows["bytes"] = read.input, read.line, read.lengths
         rows["reason"], rows["language"] = batch.reason, batch.language
+        rows["measured"], rows["item"] = batch.measured, batch.item
         self._put("documents", rows)
         self._ids += read.ids or [""] * len(read)
         self._named = self._named or any(read.ids)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from meshwright.data.work.store import Store
 
-FORMAT = 1  # raised whenever a stage writes another thing from the same settings and input
+FORMAT = 2  # raised whenever a stage writes another thing from the same settings and input
 
 
 def key_of(*parts: Any) -> str:
