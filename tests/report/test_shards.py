@@ -9,7 +9,7 @@ from meshwright.data.shards.origin import Origin
 from meshwright.data.shards.show import Located
 from meshwright.data.shards.stats import Stats
 from meshwright.report.page import show
-from meshwright.report.shards import origin_page, packing_line, stats_page
+from meshwright.report.shards import origin_page, packing_lines, stats_page
 
 STEERING = "\x1b]0;mine\x07"
 
@@ -36,7 +36,7 @@ def test_names_in_a_manifest_are_spelled_out() -> None:
     )
     shown = StringIO()
     show(stats_page("shards", Stats(manifest=manifest, splits=(), files=0, bytes=0)), shown)
-    shown.write(packing_line(manifest))
+    shown.write("\n".join(packing_lines(manifest)))
     assert "\x1b" not in shown.getvalue()
     assert shown.getvalue().count("\\x1b]0;mine") == 4
 

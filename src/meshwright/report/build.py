@@ -10,8 +10,10 @@ from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_duration, format_rate
 from meshwright.base.words import plural
 from meshwright.report.check.visible import harmless
+from meshwright.report.mixture import mixture_lines
 from meshwright.report.repairs import repair_lines
-from meshwright.report.shards import packing_line, percent
+from meshwright.report.shards import packing_lines
+from meshwright.report.shares import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from meshwright.data.shards.manifest import Manifest
     from meshwright.report.page import Block
 
-_MOST_REASONS = 12
 _STEPS = (
     Column(key="step", title="step"),
     Column(key="in", title="documents in", align="right"),
@@ -145,7 +146,8 @@ def _run(record: Mapping[str, Any]) -> Iterator[Block]:
     rejected = record.get("rejected", {})
     if rejected:
         count = sum(rejected.values())
-        yield f"{count:,} lines of {len(rejected):,} files could not be read: rejected.jsonl"
+        lines, files = plural(count, "line"), plural(len(rejected), "file")
+        yield f"{lines} of {files} could not be read: rejected.jsonl"
         yield ""
 
 
@@ -177,15 +179,15 @@ def _reasons(manifest: Manifest) -> Iterator[Block]:
     kept = manifest.counts.get("", 0)
     gone = sorted((-count, reason) for reason, count in manifest.counts.items() if reason)
     rows = [
-        {"reason": reason, "documents": f"{-count:,}", "share": f"{-count / total:.1%}"}
-        for count, reason in gone[:_MOST_REASONS]
+        {"reason": reason, "documents": f"{-count:,}", "share": percent(-count / total)}
+        for count, reason in gone
         if count
     ]
     if rows:
         yield table_of(_DROPPED, rows)
         yield ""
-    share = f" ({kept / total:.1%})" if total else ""
-    yield f"{kept:,} of {total:,} documents kept{share}"
+    share = f" ({percent(kept / total)})" if total else ""
+    yield f"{kept:,} of {plural(total, 'document')} kept{share}"
     yield from repair_lines(manifest)
 
 
@@ -198,8 +200,11 @@ def _output(folder: str, manifest: Manifest) -> Iterator[Block]:
         tokens = sum(shard.tokens for shard in manifest.shards)
         fill = tokens / (rows * packed.seq_len) if rows else 0.0
         yield (
-            f"{format_count(tokens)} tokens in {rows:,} rows of {packed.seq_len:,} "
-            f"({packed.strategy}, {fill:.2%} full), {len(manifest.shards):,} shards"
+            f"{format_count(tokens)} tokens in {plural(rows, 'row')} of {packed.seq_len:,} "
+            f"({packed.strategy}, {fill:.2%} full), {plural(len(manifest.shards), 'shard')}"
         )
-        yield packing_line(manifest)
-    yield f"{len(manifest.files):,} files, {format_bytes(size)}, in {folder}"
+        yield from packing_lines(manifest)
+        yield from mixture_lines(manifest)
+    else:
+        yield "no tokens: no tokenizer was named (--tokenizer), so the output is the cleaned text"
+    yield f"{plural(len(manifest.files), 'file')}, {format_bytes(size)}, in {folder}"

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_number
+from meshwright.base.words import plural
 from meshwright.data.reasons import REASONS
 from meshwright.report.check.visible import harmless
 from meshwright.report.findings import finding_lines, finding_record
+from meshwright.report.mixture import mixture_lines, repeats_of
 from meshwright.report.repairs import repair_lines
+from meshwright.report.shares import percent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +24,8 @@ if TYPE_CHECKING:
     from meshwright.data.shards.verify import Verified
     from meshwright.report.page import Block
 
-_EXCERPT = 60  # characters of an example
+_WIDTH = 100  # characters of a line with an example
+_IN_FULL = 10**7  # above it numbers are rounded, so that tables are not too wide
 _BAR = 40  # characters of the longest bar of the histogram
 _CLUSTERS = 5
 
@@ -56,11 +60,11 @@ _SOURCE_COLUMNS = _columns(
     ("documents", "kept"),
     ("tokens", "tokens"),
     ("bytes_per_token", "bytes/token"),
-    ("train_tokens", "train tokens"),
+    ("train_tokens", "train"),
     ("share", "share"),
     ("weight", "weight"),
     ("repeats", "repeats"),
-    ("valid_tokens", "valid tokens"),
+    ("valid_tokens", "valid"),
 )
 _SOURCE_COLUMNS_BEFORE_MIX = tuple(
     replace(column, title={"documents": "before the mix"}.get(column.key, column.title))
@@ -70,7 +74,6 @@ _REASON_COLUMNS = (
     Column(key="reason", title="reason"),
     Column(key="documents", title="documents", align="right"),
     Column(key="share", title="share", align="right"),
-    Column(key="example", title="for example"),
 )
 
 
@@ -120,12 +123,12 @@ def _headline(folder: str, stats: Stats) -> Iterator[str]:
     """The folder in two lines."""
     manifest = stats.manifest
     documents = sum(split.documents for split in stats.splits)
-    size = f"{stats.files} files, {format_bytes(stats.bytes)}"
+    size = f"{plural(stats.files, 'file')}, {format_bytes(stats.bytes)}"
     if manifest.packed is None or manifest.vocabulary is None:
-        yield f"{folder}: cleaned text of {manifest.counts.get('', 0):,} documents; {size}"
+        yield f"{folder}: cleaned text of {plural(manifest.counts.get('', 0), 'document')}; {size}"
         return
     tokens = sum(split.tokens for split in stats.splits)
-    yield f"{folder}: {format_count(tokens)} tokens of {documents:,} documents; {size}"
+    yield f"{folder}: {format_count(tokens)} tokens of {plural(documents, 'document')}; {size}"
     packed, vocabulary = manifest.packed, manifest.vocabulary
     yield (
         f"rows of {packed.seq_len:,} tokens, packed by {harmless(packed.strategy)}, .bin holds "
@@ -141,9 +144,9 @@ def _splits(stats: Stats) -> Iterator[Block]:
     records = [
         {
             **asdict(split),
-            "documents": f"{split.documents:,}",
-            "tokens": f"{split.tokens:,}",
-            "rows": f"{split.rows:,}",
+            "documents": _count(split.documents),
+            "tokens": _count(split.tokens),
+            "rows": _count(split.rows),
             "padding": percent(1 - split.fill),
             "cut": _part(split.cut, split.documents),
             "imbalance": f"{split.imbalance:.2f}",
@@ -164,10 +167,10 @@ def _strategies(manifest: Manifest) -> Iterator[Block]:
     records = [
         {
             "strategy": harmless(f"{name} (used)" if name == used else name),
-            "rows": f"{one.rows:,}",
+            "rows": _count(one.rows),
             "padding": percent(one.padding / max(1, one.rows * seq_len)),
             "cut": _part(one.cut, documents),
-            "needless": f"{one.cut - longer:,}",
+            "needless": _count(one.cut - longer),
         }
         for name, one in sorted(manifest.strategies.items(), key=lambda pair: pair[0] != used)
     ]
@@ -175,46 +178,43 @@ def _strategies(manifest: Manifest) -> Iterator[Block]:
     yield ""
 
 
-def packing_line(manifest: Manifest) -> str:
-    """The three strategies in a line: "best-fit 0.02% padding, concatenate cuts 42%, ..."."""
+def packing_lines(manifest: Manifest) -> Iterator[str]:
+    """The three strategies: "best-fit pads 0.02% and cuts 6.1% of the documents"."""
     if manifest.packed is None or not manifest.strategies:
-        return ""
+        return
     documents = max(1, sum(shard.documents for shard in manifest.shards))
     used = manifest.packed.strategy
-    words = []
     for name, one in sorted(manifest.strategies.items(), key=lambda pair: pair[0] != used):
         padding = percent(one.padding / max(1, one.rows * manifest.packed.seq_len))
         would = "" if name == used else "would "
         pads, cuts = ("pads", "cuts") if name == used else ("pad", "cut")
         cut = percent(one.cut / documents)
-        words.append(f"{harmless(name)} {would}{pads} {padding} and {cuts} {cut} of the documents")
-    return "; ".join(words)
+        yield f"  {harmless(name)} {would}{pads} {padding} and {cuts} {cut} of the documents"
 
 
 def _sources(manifest: Manifest) -> Iterator[Block]:
     if not manifest.sources:
         return
     total = max(1, sum(source.train_tokens for source in manifest.sources))
-    records = []
-    for source in manifest.sources:
-        own = max(1, source.tokens - source.valid_tokens)
-        records.append(
-            {
-                "name": harmless(source.name),
-                "documents": f"{source.documents:,}",
-                "tokens": f"{source.tokens:,}",
-                "bytes_per_token": f"{source.text_bytes / max(1, source.tokens):.2f}",
-                "train_tokens": f"{source.train_tokens:,}",
-                "share": percent(source.train_tokens / total),
-                "weight": "" if source.weight is None else f"{source.weight:g}",
-                "repeats": f"{source.train_tokens / own:.2f}",
-                "valid_tokens": f"{source.valid_tokens:,}",
-            }
-        )
+    records = [
+        {
+            "name": harmless(source.name),
+            "documents": _count(source.documents),
+            "tokens": _count(source.tokens),
+            "bytes_per_token": f"{source.text_bytes / max(1, source.tokens):.2f}",
+            "train_tokens": _count(source.train_tokens),
+            "share": percent(source.train_tokens / total),
+            "weight": "" if source.weight is None else f"{source.weight:g}",
+            "repeats": f"{repeats_of(source):.2f}",
+            "valid_tokens": _count(source.valid_tokens),
+        }
+        for source in manifest.sources
+    ]
     left_out = manifest.counts.get("mix", 0)
     yield table_of(_SOURCE_COLUMNS_BEFORE_MIX if left_out else _SOURCE_COLUMNS, records)
     if left_out:
         yield f"the mix left out {left_out:,} of the documents before it"
+    yield from mixture_lines(manifest)
     yield ""
 
 
@@ -224,30 +224,34 @@ def _reasons(manifest: Manifest) -> Iterator[Block]:
     kept = manifest.counts.get("", 0)
     rejected = manifest.facts.get("rejected", 0)
     aside = f"; {rejected:,} more could not be read: rejected.jsonl" if rejected else ""
-    yield f"{total:,} documents read, {_part(kept, total)} kept{aside}"
+    yield f"{plural(total, 'document')} read, {_part(kept, total)} kept{aside}"
     yield from repair_lines(manifest)
     records = [
         {
             "reason": harmless(REASONS.get(reason, reason)),
-            "documents": f"{count:,}",
+            "documents": _count(count),
             "share": percent(count / max(1, total)),
-            "example": _example(manifest, reason),
         }
         for reason, count in sorted(manifest.counts.items(), key=lambda pair: -pair[1])
         if reason
     ]
     if records:
         yield table_of(_REASON_COLUMNS, records)
+        yield ""
+        yield from _examples(manifest)
     yield ""
 
 
-def _example(manifest: Manifest, reason: str) -> str:
-    found = manifest.examples.get(reason)
-    if not found:
-        return ""
-    words = " ".join(harmless(found[0].excerpt).split())
-    excerpt = f" {words[:_EXCERPT]}..." if words else ""
-    return harmless(f"{found[0].file}:{found[0].line}") + excerpt
+def _examples(manifest: Manifest) -> Iterator[str]:
+    """A document of each reason, and how it begins."""
+    examples = {reason: found[0] for reason, found in manifest.examples.items() if found}
+    if examples:
+        yield "for example:"
+    for reason, example in sorted(examples.items()):
+        line = harmless(f"  {reason}: {example.file}:{example.line}")
+        words = " ".join(harmless(example.excerpt).split())
+        room = _WIDTH - len(line) - len(" ...")
+        yield f"{line} {words[:room]}..." if words and room > 0 else line
 
 
 def _clusters(manifest: Manifest) -> Iterator[Block]:
@@ -265,7 +269,7 @@ def _lengths(split: SplitStats) -> Iterator[Block]:
     lengths = split.lengths
     if lengths is None:
         return
-    points = ", ".join(f"p{percent} {value:,}" for percent, value in lengths.percentiles.items())
+    points = ", ".join(f"p{point} {value:,}" for point, value in lengths.percentiles.items())
     mean, longest = format_number(lengths.mean), f"longest {lengths.longest:,}"
     yield f"{split.split}, tokens a document: mean {mean}, {points}, {longest}"
     yield from _histogram(lengths, split.documents)
@@ -280,15 +284,13 @@ def _histogram(lengths: Lengths, documents: int) -> Iterator[str]:
         yield f"  up to {top:>{width},}  {percent(count / documents):>6}  {bar}"
 
 
-def percent(share: float) -> str:
-    """A share with two digits that count, and never 0 % or 100 % of what is not."""
-    if share and share < 0.0001:
-        return "<0.01%"
-    return f"{share:.2%}" if share < 0.01 else f"{min(share, 0.999) if share < 1 else share:.1%}"
+def _count(number: int) -> str:
+    """A whole number, in full where that is short."""
+    return f"{number:,}" if number < _IN_FULL else format_count(number)
 
 
 def _part(count: int, total: int) -> str:
-    return f"{count:,} ({percent(count / max(1, total))})"
+    return f"{_count(count)} ({percent(count / max(1, total))})"
 
 
 # Verification
@@ -300,12 +302,13 @@ def verified_page(folder: str, verified: Verified) -> list[Block]:
     for finding in verified.findings:
         lines += [*finding_lines(finding), ""]
     if verified.findings:
-        count = len(verified.findings)
-        return [*lines, f"{count} finding{'' if count == 1 else 's'} in {folder}"]
-    again = f", {verified.encoded_again} documents encoded again" if verified.encoded_again else ""
+        return [*lines, f"{plural(len(verified.findings), 'finding')} in {folder}"]
+    encoded = plural(verified.encoded_again, "document")
+    again = f", {encoded} encoded again" if verified.encoded_again else ""
+    files, shards = plural(verified.files, "file"), plural(verified.shards, "shard")
     return [
-        f"{folder} is whole: {verified.files} files, {format_bytes(verified.bytes)}, every byte "
-        f"as it was written; {verified.shards} shards checked inside{again}"
+        f"{folder} is whole: {files}, {format_bytes(verified.bytes)}, every byte "
+        f"as it was written; {shards} checked inside{again}"
     ]
 
 
@@ -337,17 +340,17 @@ def shown_page(shown: Shown, *, characters: int, ids: bool) -> list[Block]:
         else:
             page += harmless(_shortened(part.text, characters)).split("\n")
     if shown.padding:
-        page += ["", f"--- {shown.padding:,} tokens of padding"]
+        page += ["", f"--- {plural(shown.padding, 'token')} of padding"]
     return page
 
 
 def _shown_headline(shown: Shown) -> str:
-    parts = f"{len(shown.parts)} piece{'' if len(shown.parts) == 1 else 's'}"
+    parts = plural(len(shown.parts), "piece")
     tokens = sum(len(part.ids) for part in shown.parts)
     what = f"document {shown.document}" if shown.row is None else f"row {shown.row:,}"
     what += f" of {shown.rows:,}" if shown.row is not None else ""
     return (
-        f"{what} in {shown.split} ({shown.shard}): {tokens:,} tokens in {parts}, "
+        f"{what} in {shown.split} ({shown.shard}): {plural(tokens, 'token')} in {parts}, "
         f"cost {format_count(shown.cost)}"
     )
 

@@ -17,7 +17,7 @@ from meshwright.data.building import build
 from meshwright.data.settings import GopherQuality, Limits
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.stats import lengths_of, stats
-from meshwright.report.shards import packing_line
+from meshwright.report.shards import packing_lines
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> Any:
@@ -98,11 +98,11 @@ def test_lengths() -> None:
     assert lengths_of({}) is None
 
 
-def test_the_packing_in_a_line(out: Path) -> None:
-    line = packing_line(read_manifest(out))
-    assert line.startswith("best-fit pads ")
-    assert "concatenate would pad" in line
-    assert "padded would pad" in line
+def test_the_packing_in_lines(out: Path) -> None:
+    used, *others = packing_lines(read_manifest(out))
+    assert used.startswith("  best-fit pads ")
+    assert others[0].startswith("  concatenate would pad ")
+    assert others[1].startswith("  padded would pad ")
 
 
 def test_stats_of_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,9 +16,32 @@ def stocks(*pairs: tuple[float | None, int]) -> list[Stock]:
     return [Stock(name=f"s{n}", weight=w, tokens=t) for n, (w, t) in enumerate(pairs)]
 
 
-def test_as_much_as_no_source_repeats_for() -> None:
-    assert quotas(stocks((0.5, 1000), (0.5, 300)), Mix()) == [300, 300]
+def test_every_source_is_used_whole() -> None:
+    assert quotas(stocks((0.5, 1000), (0.5, 300)), Mix()) == [1000, 1000]
     assert quotas(stocks((3, 900), (1, 300)), Mix()) == [900, 300]
+
+
+def test_none_is_repeated_beyond_the_limit() -> None:
+    assert quotas(stocks((0.5, 1000), (0.5, 300)), Mix(max_repeats=2)) == [600, 600]
+    assert quotas(stocks((0.5, 1000), (0.5, 300)), Mix(max_repeats=1)) == [300, 300]
+    assert quotas(stocks((0.1, 1000), (0.9, 300)), Mix()) == [133, 1200]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.01, 1), st.integers(1000, 10**9)), min_size=1, max_size=6),
+    st.floats(0.5, 10),
+)
+def test_as_much_as_there_is(pairs: list[tuple[float, int]], most: float) -> None:
+    given, mix = stocks(*pairs), Mix(max_repeats=most)
+    wanted = quotas(given, mix)
+    repeats = [quota / stock.tokens for quota, stock in zip(wanted, given, strict=True)]
+    assert max(repeats) <= most + 0.001
+    assert max(repeats) == pytest.approx(most, abs=0.001) or min(repeats) == pytest.approx(
+        1, abs=0.001
+    )
+    total = sum(weight for weight, _ in pairs)
+    for quota, (weight, _) in zip(wanted, pairs, strict=True):
+        assert quota == pytest.approx(sum(wanted) * weight / total, abs=2)
 
 
 def test_a_total_that_repeats_a_source() -> None:
@@ -35,6 +58,7 @@ def test_how_often_a_source_may_repeat() -> None:
 def test_sources_without_a_weight_share_the_rest_by_what_they_have() -> None:
     assert quotas(stocks((0.5, 400), (None, 100), (None, 300)), Mix()) == [400, 100, 300]
     assert quotas(stocks((0.2, 100), (None, 100), (None, 300)), Mix()) == [100, 100, 300]
+    assert quotas(stocks((0.5, 200), (None, 100), (None, 300)), Mix()) == [400, 100, 300]
 
 
 def test_a_source_of_no_weight_is_left_out() -> None:

@@ -32,14 +32,14 @@ class Stock:
 def quotas(stocks: Sequence[Stock], mix: Mix) -> list[int]:
     """Tokens of each source in the output, by weight; InvalidInput when they cannot be had.
 
-    Weights that are all given need not add up to 1. Without `mix.tokens` the output is as large
-    as it gets with no source repeated.
+    Weights that are all given need not add up to 1. Without `mix.tokens` the output is as large as
+    it takes to use every source whole, or as `mix.max_repeats` of the scarcest one allows.
     """
     shares = _shares(stocks)
     _refuse([s for s, share in zip(stocks, shares, strict=True) if share and not s.tokens])
     rates = [share / s.tokens for s, share in zip(stocks, shares, strict=True) if share]
-    total = mix.tokens if mix.tokens is not None else 1 / max(rates)
     most = mix.max_repeats / max(rates)
+    total = mix.tokens if mix.tokens is not None else min(1 / min(rates), most)
     if total > most * (1 + 1e-9):
         raise _too_many(stocks, shares, total, mix)
     return [round(share * total) for share in shares]
@@ -66,7 +66,7 @@ def _refuse(empty: Sequence[Stock]) -> None:
         names = ", ".join(stock.name for stock in empty)
         raise _invalid(
             f"no document of {names} is left for training, yet it has a weight",
-            hint="meshwright data stats tells why; take its weight away or relax what drops them",
+            hint="relax what drops them (meshwright explain REASON names the keys) or leave it out",
         )
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.errors import InvalidInput
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
 from meshwright.data.pack.mixing import Stock, chosen, quotas
@@ -133,12 +134,30 @@ def _training(job: Job, found: _Tokenized) -> Column:
         )
         for number, source in enumerate(sources)
     ]
+    try:
+        wanted = quotas(stocks, job.build.mix)
+    except InvalidInput as error:
+        raise _with_losses(job, stocks, error) from None
     parts = [np.zeros(0, dtype=np.int64)]
-    for number, quota in enumerate(quotas(stocks, job.build.mix)):
+    for number, quota in enumerate(wanted):
         mine = np.flatnonzero(~found.is_valid & (found.source == number))
         order = shuffle(mine, seed=job.build.seed, purpose="repeat", number=number)
         parts.append(chosen(order, found.lengths, quota))
     return np.concatenate(parts)
+
+
+def _with_losses(job: Job, stocks: list[Stock], error: InvalidInput) -> InvalidInput:
+    """The error, with what became of the documents of the sources that it names."""
+    from meshwright.data.stages.losses import losses_note
+
+    first, *others = error.findings
+    notes = [
+        losses_note(job, number)
+        for number, stock in enumerate(stocks)
+        if not stock.tokens or f" {stock.name} " in first.message
+    ]
+    told = first.replace(notes=(*first.notes, *notes))
+    return InvalidInput([told, *others], hint=error.hint)
 
 
 def _tokens(lengths: NDArray[np.int32], chosen: Mask) -> int:
