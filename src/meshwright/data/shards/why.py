@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 def why(origin: Origin, manifest: Manifest) -> str:
-    """One clause, as "12 words, at least 50"; what the reason says where nothing was measured."""
-    said = REASONS.get(origin.reason, "")
+    """One clause, as "12 words, at least 50"; what the reason says where nothing was measured.
+
+    "" for a document that is kept.
+    """
+    said = REASONS.get(origin.reason, "") if origin.reason else ""
     if origin.test_text is not None:
         return f"shares a run of words with {origin.test_text}"
     if origin.measured is None:
