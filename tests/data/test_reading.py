@@ -113,6 +113,10 @@ folder = ""
         ("dedup.memory_bytes", '"2GiB"', 2 << 30),
         ("output.shard_tokens", '"256M"', 256_000_000),
         ("pack.seq_len", '"8Ki"', 8192),
+        ("pack.seq_len", '"4k"', 4096),
+        ("pack.seq_len", '"4K"', 4096),
+        ("pack.seq_len", '"4,096"', 4096),
+        ("pack.seq_len", '"1m"', 1 << 20),
         ("mix.tokens", '"1.5T"', 1.5e12),
         ("pack.seq_len", "4096", 4096),
     ],
@@ -123,6 +127,21 @@ def test_sizes_and_counts_as_text(key: str, text: str, value: float) -> None:
     found = getattr(getattr(parse_build(f"{lines}{name} = {text}\n"), table), name)
     assert found == value
     assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('"5%"', "write 0.05, without quotes"),
+        ('"0.1"', "write 0.1, without quotes"),
+        ('"a few"', "write a number, as 0.05"),
+        ('"1e999"', "write a number, as 0.05"),
+        ("true", "write it as 1.5"),
+    ],
+)
+def test_a_share_in_words(text: str, hint: str) -> None:
+    (found,) = refusal(f"validation = {text}\n{SMALLEST}")
+    assert found.endswith(f"| {hint}")
 
 
 def test_half_a_token_is_none() -> None:

@@ -24,6 +24,7 @@ _SI = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P"
 _BINARY = {"Ki": KIB, "Mi": MIB, "Gi": GIB, "Ti": TIB, "Pi": 2.0**50}
 _PREFIX = {name: value for name, value in _SI.items() if name != "B"} | _BINARY
 _NUMBER = pattern(r"\s*([+-]?\d[\d_,]*(?:\.\d+)?(?:[eE][+-]?\d+)?|[+-]?\.\d+)\s*(.*?)\s*\Z")
+_LENGTH = pattern(r"(\d{1,10})([kKmM])\Z")
 _MOST = 1e30  # nothing here is larger; anything above is a slip of the keyboard
 
 
@@ -96,6 +97,14 @@ def parse_duration(text: str | float) -> float:
 def parse_tokens(text: str | float) -> float:
     """Tokens in "4Mtok", "1.5T", "15Ttok" or a bare number; InvalidUnit otherwise."""
     return _parse(text, _TOKENS)
+
+
+def parse_length(text: str | float) -> float:
+    """Tokens of a row: 8192, "8192", or "128k", k being 1,024 as in "128k context"."""
+    match = _LENGTH.match(text.strip().replace(",", "")) if isinstance(text, str) else None
+    if match is not None:
+        return int(match[1]) * (KIB if match[2] in "kK" else MIB)
+    return parse_tokens(text)
 
 
 def _parse(text: str | float, kind: _Kind) -> float:

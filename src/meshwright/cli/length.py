@@ -5,15 +5,15 @@ from __future__ import annotations
 import click
 
 from meshwright.base.pattern import pattern
+from meshwright.base.units import parse_length
 
-_LENGTH = pattern(r"(\d{1,10})([kKmM]?)\Z")
-_FACTOR = {"": 1, "k": 1024, "m": 1024**2}
+_LENGTH = pattern(r"\d{1,10}[kKmM]?\Z")
 
 
 def sequence_length(context: click.Context, parameter: click.Parameter, text: str) -> int:
     """The whole number of tokens that the text spells; click.BadParameter when it spells none."""
-    match = _LENGTH.match(text.strip().replace(",", ""))
-    tokens = int(match[1]) * _FACTOR[match[2].lower()] if match else 0
+    digits = text.strip().replace(",", "")
+    tokens = int(parse_length(digits)) if _LENGTH.match(digits) else 0
     if tokens < 1:
         message = f"{text!r} is no number of tokens, such as 8192 or 128k"
         raise click.BadParameter(message, ctx=context, param=parameter)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.errors import InvalidInput
+from meshwright.base.finding import Finding
 from meshwright.base.names import did_you_mean, nearest, question
 from meshwright.base.problem import Problem
 from meshwright.data.settings import GopherRepetition
@@ -12,10 +14,11 @@ from meshwright.data.settings import GopherRepetition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from meshwright.data.settings import Build
+    from meshwright.data.settings import Build, Dedup
 
 LEAST_FOUND = 0.9  # of the near duplicates at the threshold, by bands and rows
 MOST_HASHES = 512  # bands times rows of near dedup
+_FAIR_HASHES = 160  # likewise where that will do: the defaults make 120
 MOST_TOKENS = 2**24  # of a row, which loaders hold whole and layout "rows" writes whole
 
 CHOICES: Mapping[str, tuple[str, ...]] = {  # of keys that hold one of a few words
@@ -28,6 +31,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {  # of keys that hold one of a few wor
     "pack.strategy": ("concatenate", "best-fit", "padded"),
     "pack.layout": ("auto", "documents", "rows"),
 }
+_PATHS = ("files", "file", "folder")  # keys that hold them
 _LANGUAGES = "write ISO 639 codes, as en, de, zh"
 _EACH = ("source.", "pii.")  # of which there may be several
 _SHARE = (0, 1)
@@ -77,19 +81,33 @@ _OTHERWISE = {  # what functions below demand
     "language.keep": "at least one; codes of lid.176",
     "tokenizer.file": "not empty",
     "decontaminate.files": "at least one",
-    "output.folder": "not empty",
+    "output.folder": "not empty, no URL",
 }
 
 
 def problems_of(build: Build) -> list[Problem]:
-    """Everything wrong with the values of a build; keys are those of config.toml."""
-    return [
+    """Everything wrong with the values of a build; keys are those of config.toml.
+
+    How values combine is looked at only where each by itself is right.
+    """
+    found = [
         *_choice_problems(build),
         *_range_problems(build),
         *_source_problems(build),
         *_list_problems(build),
-        *_combination_problems(build),
+        *_text_problems(build),
     ]
+    return found or list(_combination_problems(build))
+
+
+def check_build(build: Build) -> None:
+    """InvalidInput with everything wrong with the values of a build, wherever they come from."""
+    found = [
+        Finding(message=str(problem), key=problem.key, value=problem.value, hint=problem.hint)
+        for problem in problems_of(build)
+    ]
+    if found:
+        raise InvalidInput(found)
 
 
 def allowed(key: str) -> str:
@@ -154,22 +172,72 @@ def _list_problems(build: Build) -> Iterator[Problem]:
         yield Problem("tokenizer.file", "", "names no file", 'write "tokenizer.json"')
     if not build.output.folder:
         yield Problem("output.folder", "", "names no folder", 'write "shards", or give -o shards/')
+    if "://" in build.output.folder:
+        reason, hint = "is a URL", "build into a local folder, then copy that"
+        yield Problem("output.folder", build.output.folder, reason, hint)
 
 
-def _missed_duplicates(build: Build) -> Iterator[Problem]:
-    """Bands and rows that do not find what the threshold asks for."""
+def _text_problems(build: Build) -> Iterator[Problem]:
+    """Text that no file can be called, or that no file can hold."""
+    for key, text in _texts_in(build):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            shown = text.encode(errors="replace").decode()
+            yield Problem(key, shown, "is not valid Unicode", "rename it")
+            continue
+        if "\0" in text and any(part in _PATHS for part in key.split(".")):
+            yield Problem(key, text, "holds a NUL byte, which no path does", "leave it out")
+
+
+def _texts_in(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of the settings with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif is_dataclass(value):
+        for field in fields(value):
+            name = "source" if field.name == "sources" else field.name
+            yield from _texts_in(getattr(value, field.name), f"{key}.{name}".lstrip("."))
+    elif isinstance(value, tuple):
+        for place, entry in enumerate(value):
+            yield from _texts_in(entry, f"{key}.{place}")
+
+
+def _missed_duplicates(dedup: Dedup) -> Iterator[Problem]:
+    """Bands and rows that do not find what the threshold asks for: the one not set is to be."""
     from meshwright.data.dedup.minhash import share_found
 
-    dedup = build.dedup
     found = share_found(dedup)
     if found >= LEAST_FOUND:
         return
-    fewer = [
-        rows for rows in range(1, dedup.rows) if share_found(replace(dedup, rows=rows)) >= 0.99
-    ]
-    reason = f"rows in {dedup.bands} bands find {found:.0%} of the pairs at dedup.threshold"
-    hint = f"write {max(fewer)}" if fewer else "write 1 and more bands, or a higher threshold"
-    yield Problem("dedup.rows", dedup.rows, reason, hint)
+    default = type(dedup)()
+    bands, rows = _found_by(dedup)
+    reason = f"needs other bands than {dedup.bands} of {dedup.rows} rows, which find {found:.1%}"
+    hint = f"set dedup.bands = {bands} and dedup.rows = {rows}" if bands else "raise it"
+    if (dedup.bands, dedup.rows) == (default.bands, default.rows):
+        yield Problem("dedup.threshold", dedup.threshold, f"{reason} of such pairs", hint)
+        return
+    key = "rows" if dedup.rows != default.rows else "bands"
+    reason = (
+        f"makes {dedup.bands} bands of {dedup.rows} rows, which find {found:.1%} of the pairs at "
+        f"dedup.threshold = {dedup.threshold:g}"
+    )
+    yield Problem(f"dedup.{key}", getattr(dedup, key), reason, hint)
+
+
+def _found_by(dedup: Dedup) -> tuple[int, int]:
+    """Bands and rows that find 99 % at the threshold: the most rows that do not cost much more.
+
+    More rows mean fewer pairs to compare, but more hashes a document. (0, 0) where none do.
+    """
+    from meshwright.data.dedup.minhash import share_found
+
+    for hashes in (_FAIR_HASHES, MOST_HASHES):
+        for rows in range(dedup.rows, 0, -1):
+            for bands in range(1, hashes // rows + 1):
+                if share_found(replace(dedup, bands=bands, rows=rows)) >= 0.99:
+                    return bands, rows
+    return 0, 0
 
 
 def _combination_problems(build: Build) -> Iterator[Problem]:
@@ -178,7 +246,7 @@ def _combination_problems(build: Build) -> Iterator[Problem]:
         reason = f"times dedup.rows makes {hashes} hashes a document; at most {MOST_HASHES}"
         yield Problem("dedup.bands", build.dedup.bands, reason, "20 bands of 6 rows find J >= 0.8")
     if build.dedup.near and hashes <= MOST_HASHES:
-        yield from _missed_duplicates(build)
+        yield from _missed_duplicates(build.dedup)
     quality = build.gopher_quality
     if quality is not None:
         for what in ("words", "mean_word_length"):

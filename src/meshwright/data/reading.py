@@ -18,6 +18,7 @@ its line and column. What `write_build` writes reads back to an equal `Build`.
 
 from __future__ import annotations
 
+import math
 import os
 from copy import deepcopy
 from dataclasses import fields
@@ -30,7 +31,7 @@ from meshwright.base.errors import InvalidInput, InvalidUnit
 from meshwright.base.locate import SYNTAXES, Document, parse, read
 from meshwright.base.noun import dataclass
 from meshwright.base.problem import Problem
-from meshwright.base.units import parse_bytes, parse_tokens
+from meshwright.base.units import parse_bytes, parse_length, parse_tokens
 from meshwright.data.ranges import problems_of
 from meshwright.data.settings import Build, Source
 
@@ -46,7 +47,7 @@ QUANTITIES: dict[
     ("limits", "document_bytes"): parse_bytes,
     ("dedup", "memory_bytes"): parse_bytes,
     ("output", "shard_tokens"): parse_tokens,
-    ("pack", "seq_len"): parse_tokens,
+    ("pack", "seq_len"): parse_length,  # k is 1,024, as for --seq-len
     ("mix", "tokens"): parse_tokens,
 }
 _PATHS = (  # keys that hold one path or a list of them
@@ -119,6 +120,8 @@ class _Settings(Decoder):
     def scalar(self, wanted: type, key: Key) -> Any:
         """A value, its unit taken off where it may have one."""
         value, unit = self.document.value(key), QUANTITIES.get(key[-2:])
+        if wanted is float and unit is None and isinstance(value, str):
+            return self.refuse(key, "is not a number", hint=f"write {_as_number(value)}")
         if unit is None or not isinstance(value, str):
             return super().scalar(wanted, key)
         try:
@@ -135,6 +138,16 @@ class _Settings(Decoder):
         if args[0] is str and isinstance(value, str):
             return (value,)
         return super().sequence(args, key)
+
+
+def _as_number(text: str) -> str:
+    """What to write for a share that was written as text: 0.05 for "5%"."""
+    number = text.strip().removesuffix("%")
+    try:
+        value = float(number) / (100 if number != text.strip() else 1)
+    except ValueError:
+        return "a number, as 0.05"
+    return f"{value:g}, without quotes" if math.isfinite(value) else "a number, as 0.05"
 
 
 def _sources(decoder: _Settings) -> tuple[Source, ...]:

@@ -70,7 +70,9 @@ def test_findings_go_to_stderr_and_decide_the_exit_code(
     plan_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["data", "plan", "--plan", plan_file, "--have", "1T"]) == 0
-    assert "info[DAT149]" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "info[DAT149]" in told
+    assert "train_tokens = 4000000000000\n" in told
     Path(plan_file).write_text(PLAN.replace("tp = 2", "tp = 3\ndp = 5"))
     assert run(["data", "plan", "--plan", plan_file]) == 1
     out, err = capsys.readouterr()

@@ -137,5 +137,14 @@ def test_bands_and_rows_that_miss_duplicates_are_a_problem():
     assert problems(near=True) == []
     assert problems(near=True, bands=14, rows=8) == []
     assert problems(near=False, threshold=0.6) == []
-    assert problems(near=True, threshold=0.6) == [("dedup.rows", 6, "write 3")]
-    assert problems(near=True, threshold=0.05)[0][2].startswith("write 1 and more bands")
+    assert problems(near=True, threshold=0.6) == [
+        ("dedup.threshold", 0.6, "set dedup.bands = 34 and dedup.rows = 4")
+    ]
+    assert problems(near=True, threshold=0.6, bands=34, rows=4) == []
+    assert problems(near=True, threshold=0.3)[0][2] == "set dedup.bands = 49 and dedup.rows = 2"
+    assert problems(near=True, threshold=0.3, bands=49, rows=2) == []
+    assert problems(near=True, rows=12)[0][:2] == ("dedup.rows", 12)
+    assert problems(near=True, bands=3)[0][:2] == ("dedup.bands", 3)
+    assert problems(near=True, threshold=0.01)[0][2] == "set dedup.bands = 459 and dedup.rows = 1"
+    (only,) = problems(near=True, threshold=8.0)
+    assert only == ("dedup.threshold", 8.0, "write a number from 0.01 to 1")

@@ -352,10 +352,12 @@ def _(job: Job) -> str:
     unique = job.workload.loading.dataset_tokens or 1.0
     return (
         f"{format_count(tokens)} tokens from a corpus of {format_count(unique)}: "
-        f"{tokens / unique:.1f} epochs"
+        f"{format_count(tokens / unique)} epochs"
     )
 
 
 @data_is_not_overused.fix
 def _(job: Job) -> dict[str, tuple[Any, ...]]:
-    return {"train_tokens": (MAX_USEFUL_EPOCHS * (job.workload.loading.dataset_tokens or 0.0),)}
+    return {
+        "train_tokens": (int(MAX_USEFUL_EPOCHS * (job.workload.loading.dataset_tokens or 0.0)),)
+    }
