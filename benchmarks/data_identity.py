@@ -184,7 +184,8 @@ def inputs(corpus: Path, scratch: Path, *, mb: float) -> list[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    lines = sample(corpus, scratch, mb=mb).read_bytes().splitlines(keepends=True)
+    whole = sample(sorted(corpus.glob("part-*.jsonl")), scratch / "sample.jsonl", mb=mb)
+    lines = whole.read_bytes().splitlines(keepends=True)
     folder = scratch / "in"
     folder.mkdir()
     third = len(lines) // 3
