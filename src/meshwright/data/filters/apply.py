@@ -43,7 +43,7 @@ def apply(
     verdict: dict[str, Mask] = {}
     alive = np.ones(len(table), dtype=np.bool_)
     rest, left = table, np.arange(len(table))
-    for measures in _filters(build):
+    for _, measures in _filters(build):
         judged = alive.copy()
         for measure in measures(rest):
             fails = np.zeros(len(table), dtype=np.bool_)
@@ -69,8 +69,8 @@ def explain(table: Table, index: int, reason: str, build: Build) -> str:
     chosen = np.zeros(len(table), dtype=np.bool_)
     chosen[index] = True
     single = Table.of(table.documents.take(chosen))  # sooner made than taken out
-    for measures in _filters(build):
-        for measure in measures(single):
+    for name, measures in _filters(build):
+        for measure in measures(single) if reason.startswith(f"{name}.") else ():
             if measure.reason == reason:
                 return measure.explained(0)
     raise MeshwrightError(f"{reason} is not a reason of a filter that this build has")
@@ -79,22 +79,22 @@ def explain(table: Table, index: int, reason: str, build: Build) -> str:
 def told(value: float, reason: str, build: Build) -> str:
     """The same from what was measured, without the document."""
     nothing = Table.of(documents_of([]))
-    for measures in _filters(build):
+    for _, measures in _filters(build):
         for measure in measures(nothing):
             if measure.reason == reason:
                 return measure.told(value)
     raise MeshwrightError(f"{reason} is not a reason of a filter that this build has")
 
 
-def _filters(build: Build) -> Iterator[Measuring]:
+def _filters(build: Build) -> Iterator[tuple[str, Measuring]]:
     """The filters that a build has, cheap ones first: they spare the others what they drop."""
     quality, repetition = build.gopher_quality, build.gopher_repetition
     lines, web = build.c4, build.fineweb
     if lines is not None:
-        yield lambda table: c4.measures(table, lines)
+        yield "c4", lambda table: c4.measures(table, lines)
     if quality is not None:
-        yield lambda table: gopher_quality.measures(table, quality)
+        yield "gopher_quality", lambda table: gopher_quality.measures(table, quality)
     if web is not None:
-        yield lambda table: fineweb.measures(table, web)
+        yield "fineweb", lambda table: fineweb.measures(table, web)
     if repetition is not None:
-        yield lambda table: gopher_repetition.measures(table, repetition)
+        yield "gopher_repetition", lambda table: gopher_repetition.measures(table, repetition)
