@@ -30,7 +30,11 @@ _TYPES = {
     "bool": "true, false",
     "tuple": "list of text",
 }
-_UNITS = {"parse_bytes": 'size, as "64MiB"', "parse_tokens": 'count, as "256M"'}
+_UNITS = {
+    "parse_bytes": 'size, as "64MiB"',
+    "parse_length": 'length, as "4k" = 4,096',
+    "parse_tokens": 'count, as "256M"',
+}
 _RECORDS = (  # of manifest.json, with the key below which each stands
     ("Vocabulary", "vocabulary"),
     ("Packed", "packed"),
