@@ -76,10 +76,10 @@ def projection_page(found: Projection, *, workers: int) -> list[Block]:
     rows = [{"reason": reason, "share": percent(share)} for share, reason in gone]
     shares: list[Block] = [table_of(_SHARES, rows), ""] if rows else []
     seconds = found.seconds(workers)
-    what = "all of the input" if found.is_all else "a sample"
+    what = "all of the input" if found.is_all else "a sample of the input"
     about = "" if found.is_all else "about "
     page: list[Block] = [
-        f"{what} was built: {plural(found.sample_documents, 'document')}, "
+        f"tried on {what}: {plural(found.sample_documents, 'document')}, "
         f"{format_bytes(found.sample_bytes)} of text",
         *_bad_lines(found),
         "",

@@ -79,7 +79,7 @@ def test_flags_win_over_the_file(raw: Path, capsys) -> None:
 def test_dry_run_writes_nothing(raw: Path, capsys) -> None:
     assert run(["data", "build", "raw/a.jsonl", "-o", "out", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("sample: 40 documents")
+    assert out.startswith("tried on all of the input: 40 documents")
     assert "exact_duplicate" in out
     assert not Path("out").exists()
 

@@ -64,7 +64,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     is_flag=True,
     help="Other settings than before: keep what fits of unfinished or kept work.",
 )
-@click.option("--dry-run", is_flag=True, help="Sample 1%, say what a build would make and cost.")
+@click.option(
+    "--dry-run", is_flag=True, help="Build a sample, say what a build would make and cost."
+)
 @click.option("--write-config", metavar="FILE", help="Write the settings as TOML, build nothing.")
 @PLAN
 @click.option("--quiet", "-q", is_flag=True, help="No progress, no summary.")
@@ -162,7 +164,9 @@ def _dry_run(settings: Build, workers: int | None, *, as_json: bool) -> int:
     from meshwright.data.work.engines.choice import cores
     from meshwright.report.build import projection_page, projection_record
 
-    found = dry_run(plan_job(settings))
+    findings: list[Finding] = []
+    found = dry_run(plan_job(settings, on_finding=findings.append))
+    _tell(findings, quiet=False)
     if as_json:
         output.json(projection_record(found))
     else:

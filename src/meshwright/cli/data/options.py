@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +11,12 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
 from meshwright.base.names import did_you_mean
 from meshwright.cli.length import sequence_length
+from meshwright.data.settings import Build, Limits, Output, Pack, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.data.reading import Override
-    from meshwright.data.settings import Build
 
 FILTERS = {  # what --filters may name, with the tables that it stands for
     "gopher": ("gopher_quality", "gopher_repetition"),
@@ -31,19 +32,55 @@ def _length(context: click.Context, parameter: click.Parameter, text: str | None
     return None if text is None else sequence_length(context, parameter, text)
 
 
+_OWNERS = {"": Build, "input": Source, "output": Output, "pack": Pack, "limits": Limits}
+
+
+def _setting(flag: str, key: str, *, help: str, **more: Any) -> Any:
+    """An option that tells the default of its setting: "[default: 256M]"."""
+    table, _, name = key.rpartition(".")
+    value = next(field.default for field in fields(_OWNERS[table]) if field.name == name)
+    return click.option(flag, help=f"{help}  [default: {_words(value)}]", **more)
+
+
+def _words(value: Any) -> str:
+    """A default as one would type it: 256M, 4096, 0.01, auto."""
+    if isinstance(value, int) and value >= 10**6:
+        return f"{value // 10**6}M"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 OPTIONS = (
     click.option("--output", "-o", metavar="FOLDER", help="Where the shards go."),
-    click.option("--tokenizer", metavar="FILE", help="tokenizer.json, its folder, .tiktoken, ..."),
-    click.option("--eod", metavar="TOKEN", help="Token behind each document."),
-    click.option("--seq-len", metavar="TOKENS", callback=_length, help="Of a row: 8192 or 8k."),
-    click.option("--pack", metavar="HOW", help="concatenate, best-fit, padded."),
-    click.option("--layout", metavar="HOW", help="What a sequence of .bin is: documents, rows."),
-    click.option("--shard-tokens", metavar="TOKENS", help="Tokens of a shard, as 256M."),
-    click.option("--format", metavar="FORMAT", help="jsonl, parquet, text; auto by ending."),
-    click.option("--text-field", metavar="PATH", help="Field or column of the text."),
-    click.option("--id-field", metavar="PATH", help="Field or column of the document's name."),
     click.option(
-        "--documents", metavar="HOW", help="In text files: one per file, line, paragraph."
+        "--tokenizer",
+        metavar="FILE",
+        help="tokenizer.json, its folder, .tiktoken, ...  [default: none, cleaned text only]",
+    ),
+    click.option(
+        "--eod",
+        metavar="TOKEN",
+        help="Token behind each document.  [default: the vocabulary's own]",
+    ),
+    _setting("--seq-len", "pack.seq_len", metavar="TOKENS", callback=_length, help="Of a row: 8k."),
+    _setting("--pack", "pack.strategy", metavar="HOW", help="concatenate, best-fit, padded."),
+    _setting("--layout", "pack.layout", metavar="HOW", help="What .bin holds: documents, rows."),
+    _setting(
+        "--shard-tokens", "output.shard_tokens", metavar="TOKENS", help="Of a shard, as 256M."
+    ),
+    _setting(
+        "--format", "input.format", metavar="FORMAT", help="jsonl, parquet, text, or by ending."
+    ),
+    _setting(
+        "--text-field", "input.text_field", metavar="PATH", help="Field or column of the text."
+    ),
+    click.option(
+        "--id-field", metavar="PATH", help="Field of the document's name.  [default: none]"
+    ),
+    _setting(
+        "--documents",
+        "input.documents",
+        metavar="HOW",
+        help="In text files: one per file, line, paragraph.",
     ),
     click.option("--filters", metavar="NAMES", help=f"Any of {', '.join(FILTERS)}."),
     click.option("--language", metavar="CODES", help="Languages to keep, as en,de."),
@@ -51,9 +88,15 @@ OPTIONS = (
     click.option("--near-dedup", is_flag=True, help="Drop near duplicates (MinHash, verified)."),
     click.option("--no-exact-dedup", is_flag=True, help="Keep exact duplicates."),
     click.option("--decontaminate", multiple=True, metavar="FILE", help="Test sets to keep out."),
-    click.option("--validation", type=float, metavar="SHARE", help="Held out, as 0.001."),
-    click.option("--seed", type=int, help="Of the shuffle and the split."),
-    click.option("--bad-fraction", type=float, metavar="SHARE", help="Of a file, at most bad."),
+    _setting("--validation", "validation", type=float, metavar="SHARE", help="Held out, as 0.001."),
+    _setting("--seed", "seed", type=int, help="Of the shuffle and the split."),
+    _setting(
+        "--bad-fraction",
+        "limits.bad_fraction",
+        type=float,
+        metavar="SHARE",
+        help="Of a file, at most bad.",
+    ),
     click.option("--save-text", is_flag=True, help="Also write the cleaned text as parquet."),
     click.option("--keep-work", is_flag=True, help="Keep the intermediate files."),
 )
