@@ -6,7 +6,9 @@ Both read the same jsonl and judge by the same rules: Gopher quality and repetit
 MinHash, then GPT-2's ids as .bin/.idx. `lenient` sets bounds that nearly every document passes, so
 that each stage of both works on the whole input; `fineweb` has the bounds of the FineWeb recipe,
 which drop most of a corpus of manuals and code before the dearer stages. CPU seconds of the whole
-process tree; the peer's imports are taken off, ours are not.
+process tree; the peer's imports are taken off. The peer gets a sample (it takes half an hour for
+200 MB), ours the sample and the whole corpus; the ratio that is judged is that of the rates, with
+our start for the whole corpus, less our start under `--quick`, where it is most of the time.
 
 Then ours alone, over the whole corpus: the wall time of two workers against one, and the peak
 memory of any one process as the input grows tenfold.
@@ -123,27 +125,40 @@ def peer(files: list[Path], tokenizer: Path, *, bounds: str, python: str) -> dic
 def chain(
     corpus: Path, tokenizer: Path, *, mb: float, python: str, scratch: Path
 ) -> dict[str, Any]:
-    """Ours and the peer's rates over the same sample, by bounds."""
+    """Rates by bounds: the peer's over a sample, ours over the same and over the whole corpus."""
     found: dict[str, Any] = {}
-    path = sample(sorted(corpus.glob("part-*.jsonl")), scratch / f"sample-{mb:g}.jsonl", mb=mb)
-    size_mb = path.stat().st_size / 1e6
+    parts = sorted(corpus.glob("part-*.jsonl"))
+    path = sample(parts, scratch / f"sample-{mb:g}.jsonl", mb=mb)
+    one = sample(parts, scratch / "sample-one.jsonl", mb=0.001)
     for bounds in BOUNDS:
-        mine = ours([path], tokenizer, bounds=bounds)
         theirs = peer([path], tokenizer, bounds=bounds, python=python)
-        found[bounds] = {
-            "mb": size_mb,
-            "ours_cpu_s": mine["cpu_s"],
+        start_s = ours([one], tokenizer, bounds=bounds)["cpu_s"]
+        small_s = ours([path], tokenizer, bounds=bounds)["cpu_s"]
+        row = {
+            "sample_mb": megabytes([path]),
             "datatrove_cpu_s": theirs["cpu_s"],
             "datatrove_stages_s": {k: theirs[k] for k in ("filters", "minhash", "tokens")},
-            "ratio": theirs["cpu_s"] / mine["cpu_s"],
+            "ours_cpu_s": small_s,
+            "ours_start_s": start_s,
+            "ratio_less_start": theirs["cpu_s"] / (small_s - start_s),
         }
+        rate = row["sample_mb"] / theirs["cpu_s"]
+        row["corpus_mb"] = megabytes(parts)
+        row["corpus_cpu_s"] = ours(parts, tokenizer, bounds=bounds)["cpu_s"]
+        row["ratio"] = row["corpus_mb"] / row["corpus_cpu_s"] / rate
+        found[bounds] = row
     return found
+
+
+def megabytes(files: list[Path]) -> float:
+    """MB of some files."""
+    return sum(path.stat().st_size for path in files) / 1e6
 
 
 def whole(corpus: Path, tokenizer: Path, *, repeats: int) -> dict[str, Any]:
     """One worker against two over the whole corpus: medians of wall and CPU seconds."""
     files = sorted(corpus.glob("part-*.jsonl"))
-    size_mb = sum(path.stat().st_size for path in files) / 1e6
+    size_mb = megabytes(files)
     runs = {
         n: [ours(files, tokenizer, bounds="lenient", workers=n) for _ in range(repeats)]
         for n in (1, 2)
@@ -175,7 +190,7 @@ def memory(corpus: Path, tokenizer: Path, *, copies: int, scratch: Path) -> dict
     return {
         "once_mb": peak_mb(files, tokenizer),
         f"times_{copies}_mb": peak_mb(more, tokenizer),
-        "input_mb": sum(path.stat().st_size for path in more) / 1e6,
+        "input_mb": megabytes(more),
     }
 
 
@@ -229,9 +244,10 @@ def measure(corpus: Path, *, python: str, quick: bool, scratch: Path) -> dict[st
 def failures(found: dict[str, Any]) -> list[str]:
     """The targets that were missed."""
     missed = []
+    judged = "ratio" if "whole" in found else "ratio_less_start"
     for bounds, row in found["chain"].items():
-        if row["ratio"] < TARGETS["chain_ratio"]:
-            missed.append(f"chain, {bounds}: {row['ratio']:.0f}x datatrove")
+        if row[judged] < TARGETS["chain_ratio"]:
+            missed.append(f"chain, {bounds}: {row[judged]:.0f}x datatrove")
     if "whole" in found and found["whole"]["two_workers"] < TARGETS["two_workers"]:
         missed.append(f"two workers: {found['whole']['two_workers']:.2f}x")
     peaks = [v for k, v in found.get("memory", {}).items() if k != "input_mb"]
@@ -246,8 +262,10 @@ def lines(found: dict[str, Any]) -> list[str]:
     for bounds, row in found["chain"].items():
         stages = ", ".join(f"{k} {v:.1f}" for k, v in row["datatrove_stages_s"].items())
         text.append(
-            f"chain, {bounds}: {row['mb']:.1f} MB; ours {row['ours_cpu_s']:.2f} CPU s, datatrove "
-            f"{row['datatrove_cpu_s']:.1f} ({stages}): {row['ratio']:.0f}x"
+            f"chain, {bounds}: datatrove {row['datatrove_cpu_s']:.1f} CPU s for "
+            f"{row['sample_mb']:.1f} MB ({stages}); ours {row['ours_cpu_s']:.2f}, of which "
+            f"{row['ours_start_s']:.2f} to start: {row['ratio_less_start']:.0f}x less that; "
+            f"{row['corpus_cpu_s']:.1f} for {row['corpus_mb']:.0f} MB: {row['ratio']:.0f}x"
         )
     if "whole" in found:
         row = found["whole"]
