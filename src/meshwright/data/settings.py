@@ -20,7 +20,7 @@ class Source:
     text_field: str = "text"  # a dotted path in jsonl, a column in parquet
     id_field: str = ""  # likewise; "" = none
     documents: str = "file"  # of text files: what is one; paragraphs end at blank lines
-    weight: float | None = None  # share of the output's tokens; without it what it has
+    weight: float | None = None  # share of the training tokens; without it what it has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +165,8 @@ class Pack:
 class Mix:
     """How much of each source; used where a source has a weight."""
 
-    tokens: float | None = None  # of the whole output; without it as many as no source repeats for
-    max_repeats: float = 4.0  # epochs of one source at most
+    tokens: float | None = None  # for training; without it until every source is used whole
+    max_repeats: float = 4.0  # of one source at most: it ends what grows, and refuses `tokens`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

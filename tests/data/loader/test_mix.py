@@ -110,9 +110,28 @@ def test_the_command(two, tmp_path, capsys):
     assert run(["data", "mix", *paths, "--weights", "0.7,0.3", "-o", str(target)]) == 0
     printed = capsys.readouterr()
     assert "--data-path 0.2" in printed.out
+    assert "70.0%" in printed.out
+    assert "30.0%" in printed.out
+    assert "warning" not in printed.err
     assert "epochs" not in printed.out
     assert str(target) in printed.err
     assert read_blend(target).sources[0].weight == 0.7
+
+
+def test_the_same_folder_twice_is_told(two, tmp_path, capsys):
+    target, one = str(tmp_path / "blend.toml"), str(two[0])
+    assert run(["data", "mix", one, str(two[1]), f"{one}/", "-o", target]) == 0
+    told = capsys.readouterr().err
+    assert told.count("warning: ") == 1
+    assert f"{one}/ holds the same shards as {one}, named before it" in told
+
+
+def test_small_shares_are_legible(two, tmp_path, capsys):
+    paths = [str(path) for path in two]
+    assert (
+        run(["data", "mix", *paths, "--weights", "1,0.001559", "-o", str(tmp_path / "b.toml")]) == 0
+    )
+    assert "0.16%" in capsys.readouterr().out
 
 
 def test_the_command_tells_repeats(two, tmp_path, capsys):

@@ -58,11 +58,32 @@ def mix(
     record = _record(folders, blend, tokens)
     record["megatron_data_path"] = megatron_data_path(folders, blend)
     output.write_file(target, blend_text(blend))
+    _tell_repeated(folders, blend)
     if as_json:
         output.json(record)
     else:
         output.page(_page(record))
         output.remark(f"written: {target}")
+
+
+def _tell_repeated(folders: tuple[str, ...], blend: Blend) -> None:
+    """Says so where the same shards are named more than once."""
+    from meshwright.base.finding import Finding, Severity
+    from meshwright.report.findings import findings_lines
+
+    digests = [source.manifest for source in blend.sources]
+    told = [
+        Finding(
+            message=f"{folder} holds the same shards as {folders[digests.index(digest)]}, named "
+            "before it: each goes through all of their rows",
+            severity=Severity.WARNING,
+            hint="name them once, with the sum of the weights",
+        )
+        for place, (folder, digest) in enumerate(zip(folders, digests, strict=True))
+        if digests.index(digest) != place
+    ]
+    if told:
+        output.remark(*findings_lines(told))
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:
@@ -102,11 +123,13 @@ def _record(folders: tuple[str, ...], blend: Blend, tokens: float | None) -> dic
 
 
 def _page(record: Mapping[str, Any]) -> Iterator[Block]:
+    from meshwright.report.shares import percent
+
     asked = record["tokens"] is not None
     rows = [
         {
             "folder": source["folder"],
-            "share": f"{source['share']:.4g}",
+            "share": percent(source["share"]),
             "rows": f"{source['rows']:,}",
             "tokens": format_count(source["tokens"]),
             "epochs": f"{source['epochs']:.2f}" if asked else None,
