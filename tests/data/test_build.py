@@ -292,3 +292,25 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+def test_a_part_that_lags_behind_takes_the_output_of_the_others(
+    tmp_path: Path, monkeypatch
+) -> None:
+    raw = tmp_path / "raw.jsonl"  # a single unit, which is part 0's
+    raw.write_text("".join(json.dumps({"text": f"one text {n % 3}"}) + "\n" for n in range(9)))
+    wanted = Build(
+        sources=(Source(files=(str(raw),)),),
+        dedup=Dedup(near=True),
+        output=Output(folder=str(tmp_path / "shards")),
+    )
+    run_stages, made = module.run_stages, []
+
+    def after_the_other(job, engine, on_progress, prepared):
+        if engine.board.part.number and not made:
+            made.append(build(wanted, engine="inline", part="0/2"))
+        return run_stages(job, engine, on_progress, prepared)
+
+    monkeypatch.setattr(module, "run_stages", after_the_other)
+    assert build(wanted, engine="inline", part="1/2") == made[0]
+    assert not (tmp_path / "shards" / ".work" / "link").exists()
