@@ -136,11 +136,13 @@ def _build(settings: Build, folder: Path, how: Running) -> None:
     known = [read_record(place).get("inputs", []) for place in (folder, folder / WORK)]
     job = settled(job, [entry for inputs in known for entry in inputs])
     key = build_key(job)
-    if is_whole(folder, key, how.on_finding):
-        _say_done(folder, how.on_finding)
-        _tidy(job, folder, key)
-        return
-    _check_folder(job, folder, how, key)
+    if is_finished(folder, key):
+        if is_whole(folder, how.on_finding):
+            _say_done(folder, how.on_finding)
+            _tidy(job, folder, key)
+            return
+        _check_alone(folder, how.part)
+    check_replaceable(job, folder, key, reuse=how.reuse)
     lock = job.store.root / f"workers-{how.part.number}.lock"
     wait_for_workers(lock)
     clear_parts(job.store.root, how.part)
@@ -203,14 +205,13 @@ def _record(job: Job, key: str, *, with_content: bool = False) -> dict[str, Any]
     }
 
 
-def _check_folder(job: Job, folder: Path, how: Running, key: str) -> None:
-    """MeshwrightError when what is in the folder must not be replaced, or not like this."""
-    if how.part.count > 1 and is_finished(folder, key):
+def _check_alone(folder: Path, part: Part) -> None:
+    """MeshwrightError when several parts find the output damaged: who of them would mend it?"""
+    if part.count > 1:
         raise MeshwrightError(
             f"the output in {str(folder)!r} is damaged, and parts cannot tell who mends it",
             hint=f"remove {str(folder / MANIFEST)!r}, then start all parts",
         )
-    check_replaceable(job, folder, key, reuse=how.reuse)
 
 
 def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:

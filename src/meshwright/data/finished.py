@@ -45,10 +45,8 @@ def is_finished(folder: Path, key: str) -> bool:
     return read_record(folder).get("key") == key and (folder / MANIFEST).exists()
 
 
-def is_whole(folder: Path, key: str, tell: Callable[[Finding], object]) -> bool:
-    """Whether there is nothing to do; `tell` hears what a finished output has lost."""
-    if not is_finished(folder, key):
-        return False
+def is_whole(folder: Path, tell: Callable[[Finding], object]) -> bool:
+    """Whether a finished output has all its files, of their sizes; `tell` hears what it lost."""
     damage = damages(folder)
     if damage:
         more = f", and {len(damage) - _SHOWN:,} more" if len(damage) > _SHOWN else ""
