@@ -31,6 +31,7 @@ from meshwright.data.outcome import outcome
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import MANIFEST, SPOOL, WORK
+from meshwright.data.source.unit import UNIT_BYTES
 from meshwright.data.stages.finish import finish
 from meshwright.data.stages.layout import Job
 from meshwright.data.stages.plan import stages_of
@@ -42,8 +43,10 @@ from meshwright.data.work.digests import digests_of
 from meshwright.data.work.engines.array import Array
 from meshwright.data.work.engines.choice import engine_of
 from meshwright.data.work.engines.inline import Inline
+from meshwright.data.work.keys import key_of
+from meshwright.data.work.libraries import build_versions
 from meshwright.data.work.lock import locked, wait_for_workers
-from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array
+from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array, run_of_parts
 from meshwright.data.work.progress import Meter
 from meshwright.data.work.store import Store
 
@@ -59,7 +62,6 @@ if TYPE_CHECKING:
     OnFinding = Callable[[Finding], object]
 
 _LIBRARIES = ("orjson", "xxhash", "zstandard", "pyarrow")  # that every build uses
-UNIT_BYTES = 16 << 20  # of input; the output does not depend on it
 DONE = "already built"  # the reason of the finding that a build with nothing to do gives
 
 
@@ -118,7 +120,7 @@ def build(
     )
     folder = Path(settings.output.folder)
     try:
-        with locked(folder, shared=how.part.count > 1):
+        with locked(folder, shared=how.part.count > 1, tell=how.on_finding):
             _build(settings, folder, how)
             manifest = read_manifest(folder)
             for finding in outcome(settings, manifest):
@@ -191,7 +193,9 @@ def _engine(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> En
     engine = engine_of(how.engine, job, how.workers, lock=lock)
     if how.part.count == 1:
         return engine
-    board = Board(job.store.root / "parts", how.part, key, patience_s=how.patience_s)
+    agreed = key_of(key, build_versions(job.build))
+    patience_s, run = how.patience_s, run_of_parts()
+    board = Board(job.store.root / "parts", how.part, agreed, patience_s=patience_s, run=run)
     return Array(job, engine, board, is_finished=lambda: is_finished(folder, key))
 
 

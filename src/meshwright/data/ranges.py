@@ -28,6 +28,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {  # of keys that hold one of a few wor
     "clean.normalize": ("none", "nfc", "nfkc"),
     "dedup.scope": ("all", "source"),
     "tokenizer.kind": ("auto", "json", "tiktoken", "sentencepiece"),
+    "tokenizer.library": ("auto", "reference"),
     "pack.strategy": ("concatenate", "best-fit", "padded"),
     "pack.layout": ("auto", "documents", "rows"),
 }

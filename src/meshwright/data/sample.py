@@ -15,7 +15,7 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.data.source.division import is_whole
 from meshwright.data.source.opening import expanded, reading
-from meshwright.data.source.unit import Span, Unit
+from meshwright.data.source.unit import UNIT_BYTES, Span, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,6 @@ _FEW = 4  # stretches of what must be passed over
 _FILES = 32  # whole ones, at least
 _LOOKS = 32  # compressed files whose content is measured
 _LOOK_BYTES = 4 << 20  # of it, as stored
-_UNIT_BYTES = 16 << 20  # as those of a build, so that starting one has the same part in the time
 
 
 class Kind(NamedTuple):
@@ -236,7 +235,7 @@ def _units(spans: Sequence[tuple[Span, float]], inputs: Sequence[Input]) -> Iter
     size = number = 0
     for span, own in spans:
         if held and (
-            size + own > _UNIT_BYTES or inputs[held[-1].input].source != inputs[span.input].source
+            size + own > UNIT_BYTES or inputs[held[-1].input].source != inputs[span.input].source
         ):
             yield Unit(number=number, spans=tuple(held), bytes=int(size))
             held, size, number = [], 0, number + 1

@@ -149,6 +149,7 @@ class TokenizerSource:
     kind: str = "auto"  # of the file; auto = by its name
     pattern: str = ""  # of a .tiktoken file: a known name (cl100k, o200k, ...) or the expression
     eod: str = ""  # the token behind each document; "" = what the vocabulary calls its end of text
+    library: str = "auto"  # reference = the one that defines the vocabulary; auto = a faster one
     check_documents: int = 8  # of each unit, compared with the reference library
 
 

@@ -12,7 +12,7 @@ import pytest
 from meshwright.data.building import plan_job
 from meshwright.data.documents import documents_of
 from meshwright.data.reasons import CODES
-from meshwright.data.settings import Build, Clean, Dedup, GopherQuality, Output, Pii, Source
+from meshwright.data.settings import Build, Clean, Dedup, GopherQuality, Limits, Output, Pii, Source
 from meshwright.data.source.division import plan_units
 from meshwright.data.stages.chain import Batch, Step, Tally, chain_of, run_chain
 from meshwright.data.stages.layout import Job
@@ -138,12 +138,14 @@ def test_the_key_covers_what_matters_and_no_more(folder: Path) -> None:
         replace(build, output=replace(build.output, shard_tokens=7)),
         replace(build, dedup=replace(build.dedup, exact=False)),
         replace(build, sources=(replace(build.sources[0], weight=2.0),)),
+        replace(build, limits=Limits(expansion=7.0, bad_fraction=0.5)),
     ]
     other = [
         replace(build, pii=None),
         replace(build, clean=Clean(min_characters=6)),
         replace(build, gopher_quality=GopherQuality(min_words=51)),
         replace(build, dedup=replace(build.dedup, near=True)),
+        replace(build, limits=Limits(document_bytes=70)),
         replace(build, sources=(replace(build.sources[0], text_field="body"),)),
     ]
     assert {key_scan(replace(job, build=each), 0) for each in same} == {key}

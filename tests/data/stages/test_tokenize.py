@@ -15,6 +15,8 @@ from meshwright.data.documents import bounds_of
 from meshwright.data.settings import Dedup, TokenizerSource
 from meshwright.data.stages import tokenize
 from meshwright.data.stages.tokenize import CHECKED_BYTES, key_tokenize, run_tokenize
+from meshwright.data.tokens import tokenizer
+from meshwright.data.work import libraries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,7 +60,7 @@ def test_other_ids_than_the_reference_gives_are_told_with_their_place(tmp_path: 
     job = job_of(tmp_path, TEXTS, check_documents=20)
     with pytest.raises(MeshwrightError, match="0, line 11: the fast tokenizer") as error:
         run_tokenize(job, 0)
-    assert "check_documents = 0" in error.value.hint
+    assert 'library = "reference" in [tokenizer]' in error.value.hint
     assert job.store.record("tokenize", 0) is None
 
 
@@ -75,6 +77,30 @@ def test_what_is_only_compared_makes_no_unit_anew(tmp_path: Path) -> None:
     other = replace(other, digests=(("tokenizer", "of another"),))
     assert len(keys) == 1
     assert key_tokenize(other, 0) not in keys
+
+
+def test_another_library_or_version_of_it_makes_units_anew(tmp_path: Path, monkeypatch) -> None:
+    job = job_of(tmp_path, TEXTS, check_documents=8)
+    assert job.build.tokenizer is not None
+    slow = replace(job.build.tokenizer, library="reference")
+    keys = {
+        key_tokenize(each, 0)
+        for each in (job, replace(job, build=replace(job.build, tokenizer=slow)))
+    }
+    monkeypatch.setattr(libraries, "version_of", lambda name: "99" if name == "gigatoken" else "1")
+    keys.add(key_tokenize(job, 0))
+    monkeypatch.setattr(libraries, "version_of", lambda _: "1")
+    keys.add(key_tokenize(job, 0))
+    assert len(keys) == 4
+
+
+@pytest.mark.parametrize("library", ["auto", "reference"])
+def test_the_library_is_the_one_that_the_settings_name(monkeypatch, library: str) -> None:
+    asked = []
+    monkeypatch.undo()
+    monkeypatch.setattr(tokenizer, "load", lambda _, library: asked.append(library))
+    tokenize.tokenizer_of(TokenizerSource(file="x.json", library=library), ())
+    assert asked == [library]
 
 
 def test_long_documents_are_compared_by_how_they_begin(tmp_path: Path, seen: list) -> None:

@@ -17,7 +17,7 @@ from meshwright.data.work import board as board_module
 from meshwright.data.work.board import Board
 from meshwright.data.work.engines.array import Array
 from meshwright.data.work.engines.inline import Inline
-from meshwright.data.work.part import Part
+from meshwright.data.work.part import UNKNOWN, Part, Run
 from meshwright.data.work.store import Store
 
 
@@ -33,8 +33,8 @@ def job(tmp_path: Path) -> Job:
     return Job(build=build, inputs=(), units=(), store=Store(tmp_path / "work"))
 
 
-def part_of(job: Job, number: int, *, key: str = "k", patience_s: float = 20.0) -> Array:
-    board = Board(job.store.root / "parts", Part(number, 3), key, patience_s=patience_s)
+def part_of(job: Job, number: int, *, patience_s: float = 20.0, run: Run = UNKNOWN) -> Array:
+    board = Board(job.store.root / "parts", Part(number, 3), "k", patience_s=patience_s, run=run)
     return Array(job, Inline(job), board, is_finished=lambda: False)
 
 
@@ -127,6 +127,33 @@ def test_an_error_of_an_earlier_run_is_forgotten(job: Job) -> None:
         thread.join(20)
         assert errors == []
         assert sorted(done) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("failed", "later", "is_refused"),
+    [
+        (Run("7"), Run("7"), True),
+        (Run("7"), Run("8"), False),
+        (Run("7"), Run("7", 1), False),  # Slurm began the tasks anew
+        (Run("7", 1), Run("7"), True),
+        (Run(), Run(), False),
+    ],
+)
+def test_a_part_that_failed_before_another_began_stops_it_in_the_same_run(
+    job: Job, failed: Run, later: Run, is_refused: bool
+) -> None:
+    folder = job.store.root / "parts"
+    with (
+        pytest.raises(MeshwrightError),
+        Board(folder, Part(1, 3), "k", patience_s=1.0, run=failed),
+    ):
+        raise MeshwrightError("no space left")
+    with Board(folder, Part(0, 3), "k", patience_s=60.0, run=later) as board:
+        if is_refused:
+            with pytest.raises(MeshwrightError, match="part 1 of 3 failed: no space left"):
+                board.check(1, "unit 1 of note")
+        else:
+            board.check(1, "unit 1 of note")
 
 
 def test_a_part_with_other_settings_is_refused(job: Job) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.base.finding import Finding, Severity
 from meshwright.data.work import lock
 from meshwright.data.work.lock import held_by_worker, locked, wait_for_workers
 
@@ -62,3 +64,29 @@ def test_a_new_build_waits_for_old_workers(tmp_path: Path, monkeypatch) -> None:
     wait_for_workers(path)
     assert time.monotonic() - started >= 0.1
     worker.join()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_told_of_and_used(
+    tmp_path: Path, monkeypatch, number: int
+) -> None:
+    def refuse(_file: object, _kind: int) -> None:
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr(lock.fcntl, "flock", refuse)
+    told: list[Finding] = []
+    with locked(tmp_path, tell=told.append), locked(tmp_path):
+        wait_for_workers(tmp_path / "work" / "workers.lock")
+        with held_by_worker(tmp_path / "work" / "workers.lock"):
+            pass
+    (finding,) = told
+    assert finding.severity == Severity.WARNING
+    assert "no locks" in finding.message
+    assert finding.file == str(tmp_path)
+
+
+def test_nothing_is_told_where_locks_are_had(tmp_path: Path) -> None:
+    told: list[Finding] = []
+    with locked(tmp_path, tell=told.append):
+        pass
+    assert told == []

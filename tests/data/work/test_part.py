@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.base.errors import MeshwrightError
-from meshwright.data.work.part import Part, parse_part, part_of_array
+from meshwright.data.work.part import Part, Run, parse_part, part_of_array, run_of_parts
 
 
 def test_every_unit_has_one_part() -> None:
@@ -35,3 +35,11 @@ def test_slurm_arrays_of_any_numbering() -> None:
     assert part_of_array(stepped) == Part(2, 4)
     with pytest.raises(MeshwrightError, match="no task of a Slurm array"):
         part_of_array({})
+
+
+def test_a_run_is_named_by_the_array_or_by_hand() -> None:
+    slurm = {"SLURM_ARRAY_JOB_ID": "4711", "SLURM_JOB_ID": "4713"}
+    assert run_of_parts(slurm) == Run("4711", 0)
+    assert run_of_parts(slurm | {"SLURM_RESTART_COUNT": "2"}) == Run("4711", 2)
+    assert run_of_parts(slurm | {"MESHWRIGHT_RUN": "monday"}) == Run("monday", 0)
+    assert run_of_parts({}) == Run()

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.data.settings import Output
-from meshwright.data.shards.indexed import dtype_for
+from meshwright.data.shards.indexed import HEADER, dtype_for
 from meshwright.data.stages.layout import PIECE, ROW
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 LARGE_FILE_BYTES = 10e9  # Megatron-LM docs/user-guide/data-loading.md (d98e8a64), step 1
 FEW_FILES = 100
+INDEX_BYTES = HEADER.size + 8  # of a .idx: its header, and where the first document begins
+INDEX_DOCUMENT_BYTES = 4 + 8 + 8  # length, offset, and where the next document begins
 DOCUMENT_TOKENS = 1000  # of an average document, where nothing says so
 
 
@@ -78,7 +80,7 @@ def planned(
         files=files,
         shard_tokens=shard_tokens,
         bin_bytes=bin_bytes,
-        index_bytes=42.0 * files + 20.0 * documents,
+        index_bytes=float(INDEX_BYTES * files + INDEX_DOCUMENT_BYTES * documents),
         plan_bytes=float(ROW.itemsize * rows + PIECE.itemsize * pieces),
         read_stretches=1.0,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.data.source.opening import is_url
-from meshwright.data.source.unit import Span, Unit
+from meshwright.data.source.unit import UNIT_BYTES, Span, Unit
 from meshwright.data.source.waits import in_order
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from meshwright.data.source.unit import Input
 
-UNIT_BYTES = 16 << 20
 _EXPANSION = 4  # what a compressed byte counts for
 _MOST_SPANS = 4096  # in one unit, of small files
 

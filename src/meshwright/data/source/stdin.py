@@ -20,6 +20,7 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.data.source.damage import unreadable
 from meshwright.data.source.places import Found
+from meshwright.data.work.store import writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ def _keep(stream: BinaryIO, final: Path) -> None:
     final.parent.mkdir(parents=True, exist_ok=True)
     for stale in final.parent.glob(f"{final.name}.*.part"):
         stale.unlink(missing_ok=True)
-    part = final.with_name(f"{final.name}.{os.getpid()}.part")
+    part = final.with_name(f"{final.name}.{writer()}.part")
     try:
         with part.open("wb") as file:
             while first:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from meshwright.base.noun import dataclass
 
+UNIT_BYTES = 16 << 20  # of input in a unit, about; the output does not depend on it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:

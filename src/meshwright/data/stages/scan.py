@@ -22,6 +22,7 @@ from meshwright.data.stages.layout import BLOCK, DOCUMENT, SURVIVOR
 from meshwright.data.stages.scanned import TEXT
 from meshwright.data.work.contents import contents_read
 from meshwright.data.work.keys import key_of
+from meshwright.data.work.libraries import scan_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from meshwright.data.work.store import Draft
 
 _LEVEL = 1  # of zstd: the text is read twice at most
-_EXCERPT_BYTES = 400
 
 
 def key_scan(job: Job, number: int) -> str:
@@ -46,11 +46,12 @@ def key_scan(job: Job, number: int) -> str:
     return key_of(
         [_input_parts(job, span.input) for span in unit.spans],
         [[span.input, span.start, span.stop] for span in unit.spans],
-        [build.limits.document_bytes, build.limits.expansion],
+        build.limits.document_bytes,  # the others only stop a build
         [build.clean, build.language, build.pii],
         [build.gopher_quality, build.gopher_repetition, build.c4, build.fineweb],
         [build.decontaminate, [digest for name, digest in job.digests if name != "tokenizer"]],
         [near.near, near.shingle_words, near.bands, near.rows] if near.near else [],
+        scan_versions(build),
     )
 
 
@@ -112,7 +113,7 @@ def _rejecting(job: Job, file: Any, counts: dict[int, int]) -> Callable[[Rejecte
             "file": printable(job.inputs[found.input].path),
             "line": found.line,
             "reason": found.reason,
-            "excerpt": found.excerpt[:_EXCERPT_BYTES].decode(errors="replace"),
+            "excerpt": found.excerpt.decode(errors="replace"),
         }
         file.write(json.dumps(record, ensure_ascii=False).encode(errors="replace") + b"\n")
 

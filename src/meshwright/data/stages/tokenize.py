@@ -18,6 +18,7 @@ from meshwright.data.stages.decide import dropped_of, kept_of
 from meshwright.data.stages.scanned import Scanned, scanned
 from meshwright.data.work.columns import growing_column
 from meshwright.data.work.keys import key_of, keys_read
+from meshwright.data.work.libraries import tokenize_versions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,7 +40,8 @@ def key_tokenize(job: Job, number: int) -> str:
     digests = [digest for name, digest in job.digests if name == "tokenizer"]
     read = keys_read(job.store, "scan", [number])
     dropped = dropped_of(job, number)["survivor"]
-    return key_of(settings, digests, read, dropped.tobytes())
+    versions = tokenize_versions(settings)
+    return key_of(settings, versions, digests, read, dropped.tobytes())
 
 
 def run_tokenize(job: Job, number: int) -> None:
@@ -68,7 +70,7 @@ def tokenizer_of(settings: TokenizerSource, _digests: tuple[tuple[str, str], ...
     """The tokenizer whose files have these digests, loaded once a process."""
     from meshwright.data.tokens.tokenizer import load
 
-    return load(settings)
+    return load(settings, library=settings.library)
 
 
 def _encode(
@@ -138,5 +140,6 @@ def heads(documents: Documents, most_bytes: int) -> Documents:
 def _differs(where: str, settings: TokenizerSource) -> MeshwrightError:
     return MeshwrightError(
         f"{where}: the fast tokenizer gives other ids than the reference library",
-        hint=f"report it with {settings.file}; check_documents = 0 in [tokenizer] compares none",
+        hint='library = "reference" in [tokenizer] goes without it; please report it, with '
+        f"{settings.file}",
     )

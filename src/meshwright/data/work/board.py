@@ -15,11 +15,12 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.data.work.part import UNKNOWN
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from meshwright.data.work.part import Part
+    from meshwright.data.work.part import Part, Run
 
 BEAT_S = 5.0
 SILENCE_S = 120.0  # of a part that has begun, before it is taken for dead
@@ -28,12 +29,18 @@ SILENCE_S = 120.0  # of a part that has begun, before it is taken for dead
 class Board:
     """The files of all parts; this one's is kept alive while the board is entered."""
 
-    def __init__(self, folder: Path, part: Part, key: str, *, patience_s: float) -> None:
-        """`key` stands for the settings and inputs; `patience_s` is for parts not begun yet."""
+    def __init__(
+        self, folder: Path, part: Part, key: str, *, patience_s: float, run: Run = UNKNOWN
+    ) -> None:
+        """`key` stands for the settings and inputs; `patience_s` is for parts not begun yet.
+
+        What lies there at the start is taken for an earlier run's, unless `run` tells otherwise.
+        """
         self.folder = folder
         self.part = part
         self.key = key
         self.patience_s = patience_s
+        self.run = run
         self._begun = time.monotonic()
         self._seen: dict[int, tuple[str, float]] = {}  # of each part: its file, since when
         self._old: dict[int, str] = {}  # files that earlier runs left
@@ -58,8 +65,8 @@ class Board:
     def check(self, number: int, what: str) -> None:
         """MeshwrightError when the part `number`, which owes `what`, failed or is dead."""
         now, text = time.monotonic(), self._read(number)
-        if text and text == self._old.get(number):
-            text = ""  # of an earlier run
+        if text and text == self._old.get(number) and not self._is_of_this_run(text):
+            text = ""
         before, since = self._seen.get(number, ("", self._begun))
         if text != before:
             self._seen[number] = before, since = text, now
@@ -73,6 +80,12 @@ class Board:
                 hint=f"start it again with --part {number}/{self.part.count}, then this one",
             )
 
+    def _is_of_this_run(self, text: str) -> bool:
+        state = _parsed(text)
+        attempt = state.get("attempt")
+        is_same = bool(self.run.name) and state.get("run") == self.run.name
+        return is_same and isinstance(attempt, int) and attempt >= self.run.attempt
+
     def _refuse(self, number: int, state: dict[str, Any]) -> None:
         """MeshwrightError for a part that failed, or that makes something else."""
         if state.get("error"):
@@ -83,7 +96,8 @@ class Board:
         if state and state.get("key") != self.key:
             raise MeshwrightError(
                 f"part {number} of {self.part.count} has other settings or sees other input",
-                hint="give every part the same command, but for --part, and the same files",
+                hint="give every part the same command, but for --part, the same files, and the "
+                "same versions of what is installed",
             )
 
     def _live(self) -> None:
@@ -95,10 +109,15 @@ class Board:
                 self._write({"beat": beat})
 
     def _write(self, state: dict[str, Any]) -> None:
-        who = {"key": self.key, "host": socket.gethostname(), "process": os.getpid()}
+        who: dict[str, Any] = {
+            "key": self.key,
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+        }
+        who |= {"run": self.run.name, "attempt": self.run.attempt, "begun": self._begun}
         path = self._path(self.part.number)
         part = path.with_suffix(".new")
-        part.write_text(json.dumps({**who, "run": self._begun, **state}), encoding="utf-8")
+        part.write_text(json.dumps({**who, **state}), encoding="utf-8")
         part.replace(path)
 
     def _read(self, number: int) -> str:

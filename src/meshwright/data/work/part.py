@@ -31,7 +31,17 @@ class Part:
         return f"{self.number}/{self.count}"
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One start of all parts together, "" where nothing names it; `attempt` counts requeues."""
+
+    name: str = ""
+    attempt: int = 0
+
+
 ALONE = Part(0, 1)
+UNKNOWN = Run()
+RUN = "MESHWRIGHT_RUN"  # names the run where no Slurm array does
 
 
 def parse_part(text: str) -> Part:
@@ -58,3 +68,10 @@ def part_of_array(environment: Mapping[str, str] = os.environ) -> Part:
             "this is no task of a Slurm array", hint="say which part this is: --part 0/8"
         ) from None
     return parse_part(f"{(task - first) // max(1, step)}/{count}")
+
+
+def run_of_parts(environment: Mapping[str, str] = os.environ) -> Run:
+    """The run that this part belongs to: MESHWRIGHT_RUN, or the job of a Slurm array."""
+    name = environment.get(RUN) or environment.get("SLURM_ARRAY_JOB_ID", "")
+    restarts = environment.get("SLURM_RESTART_COUNT", "")
+    return Run(name, int(restarts) if restarts.isdecimal() else 0)

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _RECORD = "unit.json"
+_ATTEMPTS = 3  # at putting a unit in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +54,39 @@ class Store:
 
     @contextlib.contextmanager
     def writing(self, stage: str, number: int, *, key: str) -> Iterator[Draft]:
-        """A new unit, which takes its place when the block ends without an exception."""
+        """A new unit, which takes its place when the block ends without an exception.
+
+        Where another process has put the same unit there meanwhile, that one stays.
+        """
         final = self.folder(stage, number)
-        part = final.with_name(f"{final.name}.{os.getpid()}.part")
+        part = final.with_name(f"{final.name}.{writer()}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
+        is_again = self.is_done(stage, number, key=key)
         draft = Draft(part, {"key": key})
         try:
             yield draft
             draft.write_text(_RECORD, json.dumps(draft.facts, indent=1))
             flush(part)
-            shutil.rmtree(final, ignore_errors=True)
-            part.rename(final)
+            self._place(part, stage, number, kept_key=None if is_again else key)
             flush(final.parent)
         finally:
             shutil.rmtree(part, ignore_errors=True)
+
+    def _place(self, part: Path, stage: str, number: int, *, kept_key: str | None) -> None:
+        """Puts a whole unit where it belongs, in the place of one of any key but `kept_key`."""
+        final = self.folder(stage, number)
+        for attempt in range(_ATTEMPTS):
+            if kept_key is not None and self.is_done(stage, number, key=kept_key):
+                return
+            shutil.rmtree(final, ignore_errors=True)
+            try:
+                part.rename(final)
+            except OSError:  # another was quicker between the two lines
+                if attempt == _ATTEMPTS - 1 or not final.exists():
+                    raise
+            else:
+                return
 
     def column(self, stage: str, number: int, name: str) -> NDArray[Any]:
         """A column of a finished unit, mapped into memory; an empty one is read."""
@@ -102,6 +122,12 @@ class Draft:
         with (self.folder / name).open("wb") as file:
             yield file
             _sync(file)
+
+
+def writer() -> str:
+    """What tells the files that this process writes from those of any other, on any machine."""
+    host = "".join(letter if letter.isalnum() else "-" for letter in socket.gethostname())
+    return f"{host}.{os.getpid()}"
 
 
 def _sync(file: Any) -> None:
