@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from meshwright.base.errors import InvalidInput
-from meshwright.data.settings import Build, Output, Source, TokenizerSource
+from meshwright.data.settings import Build, Decontaminate, Output, Source, TokenizerSource
 from meshwright.data.work.digests import digests_of
 
 
@@ -56,3 +57,19 @@ def test_merges_count_by_whichever_half_is_given(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_said_in_words(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no such file"):
         digest(tmp_path / "tokenizer.json")
+
+
+def test_a_test_set_counts_by_its_content(tmp_path: Path) -> None:
+    asked = Build(
+        sources=(Source(files=("a",)),),
+        output=Output(folder="out"),
+        decontaminate=Decontaminate(files=(str(tmp_path / "test.jsonl"),)),
+    )
+    path = tmp_path / "test.jsonl"
+    path.write_text('{"question": "why"}\n')
+    before = digests_of(asked)
+    os.utime(path, (1, 1))
+    assert digests_of(asked) == before
+    path.write_text('{"question": "who"}\n')
+    os.utime(path, (1, 1))
+    assert digests_of(asked) != before
