@@ -9,7 +9,8 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from meshwright.base.decode import type_hints
-from meshwright.data.ranges import CHOICES, RANGES, allowed, problems_of
+from meshwright.base.errors import InvalidInput
+from meshwright.data.ranges import CHOICES, RANGES, allowed, check_build, problems_of
 from meshwright.data.settings import (
     C4,
     Build,
@@ -141,3 +142,27 @@ def test_no_limit_is_about_a_key_that_is_not() -> None:
 )
 def test_what_is_allowed_in_words(key: str, words: str) -> None:
     assert allowed(key) == words
+
+
+@pytest.mark.parametrize("value", [2**63, -1, float("inf"), float("nan"), 1e308])
+@pytest.mark.parametrize("key", ["dedup.threshold", "dedup.bands", "dedup.rows"])
+def test_a_value_out_of_range_is_told_before_it_is_combined(key: str, value: float) -> None:
+    build = replace(FULL, dedup=replace(FULL.dedup, near=True))
+    table, _, name = key.partition(".")
+    build = replace(build, **{table: replace(getattr(build, table), **{name: value})})
+    assert [problem.key for problem in problems_of(build)] == [key]
+
+
+@pytest.mark.parametrize(
+    "key", ["source.files", "tokenizer.file", "decontaminate.files", "output.folder"]
+)
+@pytest.mark.parametrize(("path", "said"), [("a\0b", "NUL"), ("a\udcff", "Unicode")])
+def test_paths_that_no_system_takes(key: str, path: str, said: str) -> None:
+    (complaint,) = complaints(key, (path,) if keys()[key] is tuple else path)
+    assert said in complaint
+
+
+def test_the_output_is_no_url() -> None:
+    assert complaints("output.folder", "s3://bucket/shards") == ["is a URL"]
+    with pytest.raises(InvalidInput, match="is a URL"):
+        check_build(having("output.folder", "s3://bucket/shards"))

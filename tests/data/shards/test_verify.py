@@ -8,6 +8,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Severity
 from meshwright.data.shards.hashed import digest_of
 from meshwright.data.shards.manifest import (
+    Cluster,
+    Example,
     File,
     Manifest,
     ShardRecord,
@@ -420,3 +423,47 @@ def test_progress_is_told(built: Path) -> None:
     assert heard == sorted(heard)
     assert heard[-1] == (found.bytes, found.bytes)
     assert len(heard) == found.files
+
+
+def test_counts_are_those_of_the_files(built: Path) -> None:
+    made = read_manifest(built)
+    first, source = made.inputs[0], made.sources[0]
+    settings = json.loads(json.dumps(made.settings))
+    forged = {
+        "rejected lines": replace(made, facts=made.facts | {"rejected": 12_345}),
+        "repaired documents": replace(made, facts=made.facts | {"repaired": 2**40}),
+        "documents kept of source": replace(
+            made, sources=[replace(source, documents=2**31), *made.sources[1:]]
+        ),
+        f"documents of {first.path}": replace(
+            made,
+            inputs=[replace(first, documents=first.documents + 1), *made.inputs[1:]],
+            counts=made.counts | {"": made.counts[""] + 1},
+        ),
+        "duplicates of ../x:1": replace(
+            made, clusters=[Cluster(file="../x", line=1, duplicates=9), *made.clusters]
+        ),
+        "none of its inputs": replace(
+            made, examples={"short": [Example(file="../x", line=1, excerpt="")]}
+        ),
+        "has the seed 77": replace(made, seed=77),
+        "tells another validation": replace(made, settings=settings | {"validation": ".."}),
+        "tells another pack.seq_len": replace(
+            made, settings=settings | {"pack": settings["pack"] | {"seq_len": 2**40}}
+        ),
+    }
+    for said, manifest in forged.items():
+        (built / MANIFEST).write_bytes(encoded(manifest))
+        assert said in " ".join(told(built))
+
+
+@pytest.mark.parametrize("change", [{"of_tomorrow": 1}, {"facts": None}, {"inputs": [{}]}])
+def test_a_manifest_of_another_version_is_told_as_such(built: Path, change: dict[str, Any]) -> None:
+    path = built / MANIFEST
+    content = json.loads(path.read_bytes()) | change | {"digest": ""}
+    if change == {"facts": None}:
+        del content["facts"]
+    spelled = json.dumps(content, sort_keys=True, indent=1) + "\n"
+    content["digest"] = xxhash.xxh3_128_hexdigest(spelled.encode())
+    path.write_text(json.dumps(content, sort_keys=True, indent=1) + "\n")
+    assert "was made by another version ('meshwright" in told(built)[0]

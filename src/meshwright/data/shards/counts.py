@@ -8,6 +8,8 @@ import numpy as np
 
 from meshwright.data.needs import need
 from meshwright.data.shards.integrity import REPORT, finding
+from meshwright.data.shards.ledger import COLUMNS as LEDGER_COLUMNS
+from meshwright.data.shards.ledger import Ledger, wrong_facts
 from meshwright.data.shards.names import DOCUMENTS, ENDS, MANIFEST, SPLITS
 from meshwright.data.shards.tables import COLUMNS, schema
 
@@ -59,6 +61,12 @@ def _unpaired(manifest: Manifest) -> Iterator[str]:
             yield f"has {name}, which belongs to no shard"
 
 
+def check_facts(folder: Path, manifest: Manifest) -> list[Finding]:
+    """What the manifest says that other files, which are sound, say too."""
+    complaints = wrong_facts(folder, manifest)
+    return [finding(folder / MANIFEST, text, hint=REPORT) for text in complaints]
+
+
 def check_documents(folder: Path, manifest: Manifest, splits: dict[str, Folder]) -> list[Finding]:
     """documents.parquet against the manifest and the shards. `splits` are the sound ones."""
     arrow = need("pyarrow", "reading documents.parquet")
@@ -79,13 +87,16 @@ def _wrong_documents(path: Path, manifest: Manifest, lengths: _Lengths) -> Itera
         if not table.schema_arrow.equals(schema(COLUMNS)):
             yield "has other columns than a build writes"
             return
-        asked = ["reason", "shard", "document", "tokens", "copies"]
+        ledger = Ledger(manifest)
+        asked = [*LEDGER_COLUMNS, "shard", "document", "tokens", "copies"]
         for batch in table.iter_batches(columns=asked):
             for reason in batch.column("reason").value_counts().to_pylist():
                 name = reason["values"]
                 counts[name] = counts.get(name, 0) + reason["counts"]
             copies += sum(batch.column("copies").to_pylist())
             yield from lengths.wrong(batch)
+            ledger.add(batch)
+    yield from ledger.wrong()
     if {name: count for name, count in counts.items() if count} != {
         name: count for name, count in manifest.counts.items() if count
     }:

@@ -15,6 +15,7 @@ import msgspec
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
+from meshwright.base.words import shown
 from meshwright.data.needs import need
 from meshwright.data.ranges import MOST_TOKENS
 from meshwright.data.shards.names import MANIFEST, WORK, is_safe, is_shard
@@ -187,14 +188,31 @@ def decoded(text: bytes, path: Path) -> Manifest:
     try:
         found = msgspec.json.decode(text, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        _refuse_other_version(text, path, str(error))
         raise _wrong(path, f"is no manifest: {error}") from None
     if found.format != FORMAT:
         raise _wrong(path, f"is of format {found.format}; this version reads {FORMAT}")
+    if _text(found) != text:
+        _refuse_other_version(text, path, "it has fields that are unknown here, or lacks some")
     if _text(found) != text or digest(found) != found.digest:
         raise _wrong(path, "was changed after it was written: its digest does not fit")
     if complaint := _complaint(found):
         raise _wrong(path, complaint)
     return found
+
+
+def _refuse_other_version(text: bytes, path: Path, reason: str) -> None:
+    """InvalidInput for a manifest that is whole in itself: it was made otherwise, not changed."""
+    try:
+        raw = json.loads(text)
+        is_same = _spelled(raw) == text
+        told, raw["digest"] = raw["digest"], ""
+        whole = _spelled(raw)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return
+    if is_same and need("xxhash", "hashing shards").xxh3_128_hexdigest(whole) == told:
+        made = f"was made by another version ({shown(raw.get('tool'))}): {reason}"
+        raise _wrong(path, made, hint="build the folder again, or read it with that version")
 
 
 def _complaint(found: Manifest) -> str:
@@ -220,7 +238,11 @@ def _complaint(found: Manifest) -> str:
 
 
 def _text(manifest: Manifest) -> bytes:
-    return (json.dumps(asdict(manifest), sort_keys=True, indent=1) + "\n").encode()
+    return _spelled(asdict(manifest))
+
+
+def _spelled(manifest: dict[str, Any]) -> bytes:
+    return (json.dumps(manifest, sort_keys=True, indent=1) + "\n").encode()
 
 
 def _wrong(path: Path, reason: str, *, hint: str = "build the folder again") -> InvalidInput:

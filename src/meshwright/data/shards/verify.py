@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.noun import dataclass
-from meshwright.data.shards.counts import check_documents, check_sums
+from meshwright.data.shards.counts import check_documents, check_facts, check_sums
 from meshwright.data.shards.folder import Folder
 from meshwright.data.shards.integrity import check_files
 from meshwright.data.shards.manifest import read_manifest
@@ -74,7 +74,7 @@ def _look_inside(
     root: Path, manifest: Manifest, splits: dict[str, Folder], *, sample: int
 ) -> tuple[list[Finding], int]:
     """The tables of a folder all of whose files and shards are sound."""
-    findings: list[Finding] = []
+    findings = check_facts(root, manifest)
     if DOCUMENTS in manifest.files:
         findings += check_documents(root, manifest, splits)
     texts = sorted(name for name in manifest.files if name.startswith("text-"))

@@ -5,7 +5,7 @@ for its text is it gone through line by line. What can be read is read: a lone s
 becomes U+FFFD; NaN, Infinity and numbers beyond a double, which Python and others write, stand for
 null. A line of invalid UTF-8 is set aside, since a repair could change what is a string and what
 is not. Lines above `LONG_BYTES` are parsed without their other fields, which may take thirty times
-the memory of their text.
+the memory of their text (unless a name that is sought holds a quote or a control character).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _BOM = b"\xef\xbb\xbf"
 _SURROGATE = re.compile(rb"(?<!\\)(\\++)u([dD][89a-fA-F][0-9a-fA-F]{2})")
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|NaN|-?Infinity|-?[0-9][0-9.eE+-]*+', re.DOTALL)
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?")
+_SLIM_NAME = re.compile(r'[^"\\\x00-\x1f]*')  # of fields that msgspec finds in a line
 _MISSING = object()
 
 
@@ -48,6 +49,11 @@ class Fields:
 
     text: str
     id: str = ""
+
+    @property
+    def are_slim(self) -> bool:
+        """Whether they can be found in a long line without the rest of it."""
+        return all(_SLIM_NAME.fullmatch(name) for name in (self.text, self.id))
 
 
 def jsonl_rows(
@@ -118,7 +124,7 @@ def record_of(
 
     Raises Unread with the reason.
     """
-    if fields is not None and len(line) > LONG_BYTES:
+    if fields is not None and len(line) > LONG_BYTES and fields.are_slim:
         return _slim(line, fields, loads)
     try:
         record = loads(line)

@@ -61,7 +61,12 @@ def _tried(call: Callable[..., Any], *arguments: int) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0] or type(error).__name__
+    """What an error says; its type too where that is an error of code rather than of a system."""
+    said = str(error).split("\n", 1)[0]
+    kind = type(error).__name__
+    if isinstance(error, TypeError | AttributeError | LookupError) and said:
+        return f"{kind}: {said}"
+    return said or kind
 
 
 def system_of(url: str) -> tuple[Any, str]:
@@ -69,22 +74,23 @@ def system_of(url: str) -> tuple[Any, str]:
     fsspec = need("fsspec", f"reading {url.partition('://')[0]}:// URLs")
     try:
         system, path = fsspec.core.url_to_fs(url)
-    except (ImportError, ValueError, OSError, RuntimeError) as error:
+    except Exception as error:  # each protocol's library has errors of its own
         raise InvalidInput([_refused(fsspec, url, error)]) from None
-    return system, path
+    return system, str(path)
 
 
 def _refused(fsspec: Any, url: str, error: Exception) -> Finding:
     """Why fsspec does not know a URL: no such protocol, or its library is missing."""
     protocol = url.partition("://")[0].rpartition("::")[2]
     known = fsspec.available_protocols()
+    reason = _first_line(error)
     if isinstance(error, ImportError):
-        hint = f"{error}".split("\n", 1)[0]
+        hint = reason
     else:
         hint = "" if protocol in known else did_you_mean(protocol, known, otherwise="known are")
-    return Finding(
-        message=f"cannot be opened: {error}", file=url, value=protocol, reason=str(error), hint=hint
-    )
+    message = f"cannot be opened as {protocol}: {reason}"
+    hint = hint or "see the documentation of fsspec for what such a URL must hold"
+    return Finding(message=message, file=url, value=protocol, reason=reason, hint=hint)
 
 
 def stamp_of(facts: Mapping[str, Any]) -> str:
@@ -162,7 +168,7 @@ def _found(
 def _full(url: str, name: str) -> str:
     """The URL of a file that was found by another, whose protocols it goes through too."""
     links = url.split("::")
-    place = next(i for i, link in enumerate(links) if "://" in link)
+    place = next((i for i, link in enumerate(links) if "://" in link), 0)
     protocol = links[place].partition("://")[0]
     links[place] = name if "://" in name else f"{protocol}://{name}"
     return "::".join(links)

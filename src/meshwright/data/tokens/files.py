@@ -148,6 +148,8 @@ def _broken(path: Path, content: bytes) -> InvalidInput:
 def _refuse_absent(path: Path) -> None:
     if not path.exists():
         raise refused(path, "there is no such file; nothing is downloaded", hint=_absent(path))
+    if not path.is_file() and not path.is_dir():  # a pipe would be waited for
+        raise refused(path, "is a pipe or device, which can be read only once")
 
 
 def _absent(path: Path) -> str:
