@@ -28,6 +28,7 @@ from meshwright.data.finished import (
 )
 from meshwright.data.needs import need, need_all
 from meshwright.data.outcome import outcome
+from meshwright.data.ranges import check_build
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import MANIFEST, SPOOL, WORK
@@ -118,6 +119,7 @@ def build(
         on_progress=on_progress or _silent,
         on_finding=on_finding or _silent,
     )
+    check_build(settings)
     folder = Path(settings.output.folder)
     try:
         with locked(folder, shared=how.part.count > 1, tell=how.on_finding):
@@ -228,7 +230,7 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     from meshwright.data.source.listing import list_inputs
 
     folder = Path(settings.output.folder)
-    inputs = list_inputs(settings.sources, spool=folder / SPOOL, tell=on_finding)
+    inputs = list_inputs(settings.sources, spool=folder / SPOOL, output=folder, tell=on_finding)
     return Job(
         build=settings,
         inputs=inputs,

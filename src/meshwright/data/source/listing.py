@@ -32,15 +32,17 @@ def list_inputs(
     sources: Sequence[Source],
     *,
     spool: Path | None = None,
+    output: Path | None = None,
     tell: Callable[[Finding], object] | None = None,
 ) -> tuple[Input, ...]:
     """The inputs in the order of the sources and their files; globs and folders sorted.
 
     `spool` is the folder that keeps standard input, if a source names it as "-" (see `stdin`).
+    `output` is the folder that a build of them will write, of which nothing is read.
     `tell` hears what is only odd. Raises InvalidInput with everything that is wrong: a name without
     a file, a file that cannot be read or is of no known kind, the same file in two sources.
     """
-    listing = survey(sources, spool=spool)
+    listing = survey(sources, spool=spool, output=output)
     errors = [found for found in listing.findings if found.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
@@ -50,14 +52,16 @@ def list_inputs(
     return listing.inputs
 
 
-def survey(sources: Sequence[Source], *, spool: Path | None = None) -> Listing:
+def survey(
+    sources: Sequence[Source], *, spool: Path | None = None, output: Path | None = None
+) -> Listing:
     """As `list_inputs`, but with all findings, warnings too, and no error for a single file."""
     findings: list[Finding] = []
     seen: dict[tuple[object, ...], tuple[int, str]] = {}  # which source named a file first, and how
     files: list[tuple[Found, int]] = []
     for number, source in enumerate(sources):
         for name in source.files:
-            found = _found(name, spool, findings.append)
+            found = _found(name, spool, output, findings.append)
             findings += _repeated(found, number, sources, seen)
             for file in found:
                 if file.identity not in seen:
@@ -72,9 +76,13 @@ def survey(sources: Sequence[Source], *, spool: Path | None = None) -> Listing:
     return Listing(tuple(look.input for look in looks if look.input is not None), tuple(findings))
 
 
-def _found(name: str, spool: Path | None, tell: Callable[[Finding], None]) -> list[Found]:
+def _found(
+    name: str, spool: Path | None, output: Path | None, tell: Callable[[Finding], None]
+) -> list[Found]:
     try:
-        return [kept_stdin(spool)] if name == STDIN else files_of(name, tell)
+        if name == STDIN:
+            return [kept_stdin(spool)]
+        return files_of(name, tell, output="" if output is None else str(output))
     except InvalidInput as error:
         for finding in error.findings:
             tell(finding)

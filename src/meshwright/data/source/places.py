@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.names import nearest, question
 from meshwright.base.noun import dataclass
+from meshwright.data.source.built import without_built
 from meshwright.data.source.kinds import kind_by_name, unread_ending
 from meshwright.data.source.opening import file_stamp, is_url
 
@@ -29,8 +30,11 @@ class Found:
     identity: tuple[object, ...]
 
 
-def files_of(name: str, tell: Callable[[Finding], None]) -> list[Found]:
-    """The files that a path, glob or URL names; what is wrong goes to `tell`."""
+def files_of(name: str, tell: Callable[[Finding], None], *, output: str = "") -> list[Found]:
+    """The files that a path, glob or URL names; what is wrong goes to `tell`.
+
+    Folders and globs leave out what builds wrote, above all the one into `output`.
+    """
     if name.startswith("file://"):
         name = name.removeprefix("file://")
     if is_url(name):
@@ -39,23 +43,29 @@ def files_of(name: str, tell: Callable[[Finding], None]) -> list[Found]:
         return url_files(name, tell)
     path = os.path.expanduser(name)
     if os.path.isdir(path):
-        return _stated(_in_folder(path, tell), tell)
+        return _stated(_in_folder(path, tell, output), tell)
     if os.path.lexists(path):
         return _stated([path], tell)
     if glob.has_magic(path):
-        return _stated(_matching(path, tell), tell)
+        return _stated(_matching(path, tell, output), tell)
     folder = _existing(os.path.dirname(path) or ".")
     tell(not_there(path, os.path.basename(path), _names_in(folder), folder))
     return []
 
 
-def _matching(pattern: str, tell: Callable[[Finding], None]) -> list[str]:
+def _matching(pattern: str, tell: Callable[[Finding], None], output: str) -> list[str]:
     """The files that a glob matches; folders that it matches are not gone into."""
     matches = sorted({p for p in glob.iglob(pattern, recursive=True) if not os.path.isdir(p)})
     if not matches:
         folder = _existing(os.path.dirname(pattern.partition("*")[0]) or ".")
         tell(no_match(pattern, _names_in(folder), folder))
-    return matches
+        return []
+    named = os.path.dirname(pattern)
+    named = "" if glob.has_magic(named) else named or "."
+    kept = without_built(matches, named=named, output=output, tell=tell)
+    if not kept:
+        tell(Finding(message="matches nothing but what a build wrote", file=pattern))
+    return kept
 
 
 def no_match(pattern: str, names: Iterable[str], folder: str) -> Finding:
@@ -99,9 +109,10 @@ def _names_in(folder: str) -> list[str]:
         return []
 
 
-def _in_folder(folder: str, tell: Callable[[Finding], None]) -> list[str]:
+def _in_folder(folder: str, tell: Callable[[Finding], None], output: str) -> list[str]:
     """Every file of a known kind in a folder and those below, but hidden ones."""
-    paths = sorted(_walked(folder, set()))
+    found = sorted(_walked(folder, set()))
+    paths = without_built(found, named=folder, output=output, tell=tell)
     return chosen(folder, paths, tell)
 
 
