@@ -116,7 +116,8 @@ def test_what_the_mix_leaves_out_has_its_reason(tmp_path: Path, corpus: list[Pat
     sources = tuple(
         Source(files=(str(path),), name=path.stem, weight=0.5, id_field="id") for path in corpus
     )
-    manifest = build(replace(build_settings, sources=sources), workers=1, engine="inline")
+    asked = replace(build_settings, sources=sources, mix=Mix(max_repeats=1))
+    manifest = build(asked, workers=1, engine="inline")
     left_out = [row for row in rows(tmp_path / "out") if row["reason"] == "mix"]
     assert manifest.counts["mix"] == len(left_out) > 5
     assert {Path(row["input"]).stem for row in left_out} == {"a"}
