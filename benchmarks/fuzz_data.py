@@ -29,7 +29,8 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.data.settings import Limits, Source
 from meshwright.data.source.division import lines_before, plan_units
 from meshwright.data.source.listing import list_inputs
-from meshwright.data.source.reading import read_records, read_unit
+from meshwright.data.source.reading import read_unit
+from meshwright.data.source.records import records_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -226,7 +227,8 @@ def reader_of(target: Target, path: Path) -> Callable[[], None]:
             if read_all(inputs, sources, unit_bytes) != whole:
                 raise AssertionError(f"units of {unit_bytes} bytes give other documents")
         with contextlib.suppress(MeshwrightError):  # a single bad line will do
-            list(read_records(str(path), limits=LIMITS))
+            for found in inputs:
+                list(records_of(found, LIMITS))
 
     return read
 

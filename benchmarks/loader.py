@@ -32,9 +32,8 @@ import numpy as np
 
 from meshwright.data.loader import Loader
 from meshwright.data.settings import Pack
-from meshwright.data.shards.manifest import Manifest, Packed, ShardRecord, Vocabulary, encoded
-from meshwright.data.shards.names import MANIFEST, shard_name
-from meshwright.data.shards.writing import Form, TokensInMemory, write_shard
+from meshwright.data.shards.assemble import write_folder
+from meshwright.data.shards.manifest import Vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,40 +43,26 @@ TARGETS = {"masks": 4.0, "no masks": 1.5, "wait_share": 0.05, "imbalance_left": 
 SEQ_LEN = 4096
 BATCH = 64
 STEP_MS = (20, 100)
-COUNTS = ("documents", "tokens", "rows", "pieces", "cost", "largest_cost")
 
 
-def write_folder(path: Path, *, strategy: str, tokens: int) -> None:
+def write_shards(path: Path, *, strategy: str, tokens: int) -> None:
     """Two shards of made-up documents, end of text behind each."""
     rng = np.random.default_rng(0)
-    path.mkdir()
-    form = Form(
-        pack=Pack(seq_len=SEQ_LEN, strategy=strategy), seed=0, dtype=np.dtype("<u2"), pad_id=1
-    )
-    records = []
-    for number in range(2):
+    shards = []
+    for _ in range(2):
         lengths = rng.lognormal(np.log(600), 1.18, tokens // 2400).clip(2, 200_000)
-        lengths = lengths.astype(np.int32)
-        ids = rng.integers(2, 50_000, lengths.sum()).astype(np.uint16)
-        ids[np.cumsum(lengths) - 1] = 0
-        memory = TokensInMemory(tokens=ids, lengths=lengths)
-        name = shard_name("train", number)
-        made = write_shard(path / name, memory, form=form, number=number)
-        counts = {count: getattr(made, count) for count in COUNTS}
-        records.append(ShardRecord(name=name, split="train", **counts))
-    manifest = Manifest(
-        tool="benchmark",
+        ends = np.cumsum(lengths.astype(np.int32))
+        ids = rng.integers(2, 50_000, ends[-1]).astype(np.uint16)
+        ids[ends - 1] = 0
+        shards.append(np.split(ids, ends[:-1]))
+    write_folder(
+        path,
+        {"train": shards},
+        pack=Pack(seq_len=SEQ_LEN, strategy=strategy),
         vocabulary=Vocabulary(
             digest="benchmark", vocab_size=50_257, eod_id=0, pad_id=1, dtype="<u2"
         ),
-        packed=Packed(
-            seq_len=SEQ_LEN,
-            strategy=strategy,
-            layout="rows" if strategy == "best-fit" else "documents",
-        ),
-        shards=records,
     )
-    (path / MANIFEST).write_bytes(encoded(manifest))
 
 
 def ours(folder: Path, *, rows: int, runs: int, **options: Any) -> dict[str, float]:
@@ -152,7 +137,7 @@ def measure(folder: Path, *, quick: bool, python: str | None) -> dict[str, Any]:
     rows, runs = (640, 3) if quick else (3200, 5)
     packed, plain = folder / "best-fit", folder / "concatenate"
     for path in (packed, plain):
-        write_folder(path, strategy=path.name, tokens=8_000_000 if quick else 32_000_000)
+        write_shards(path, strategy=path.name, tokens=8_000_000 if quick else 32_000_000)
     figures: dict[str, Any] = {
         "ours, documents, masks": ours(plain, rows=rows, runs=runs),
         "ours, documents, no masks": ours(plain, rows=rows, runs=runs, document_masks=False),

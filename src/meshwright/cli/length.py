@@ -18,3 +18,10 @@ def sequence_length(context: click.Context, parameter: click.Parameter, text: st
         message = f"{text!r} is no number of tokens, such as 8192 or 128k"
         raise click.BadParameter(message, ctx=context, param=parameter)
     return tokens
+
+
+def optional_length(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | None:
+    """The same where the option may be left out."""
+    return None if text is None else sequence_length(context, parameter, text)

@@ -27,7 +27,7 @@ from meshwright.data.finished import (
     write_record,
 )
 from meshwright.data.needs import need, need_all
-from meshwright.data.outcome import outcome
+from meshwright.data.outcome import outcome, passed_over
 from meshwright.data.ranges import check_build
 from meshwright.data.report import scan_report
 from meshwright.data.shards.manifest import read_manifest
@@ -168,6 +168,8 @@ def _make(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> None
             _make_share(job, engine, how, prepared)
             return
         report = run_stages(job, engine, how.on_progress, prepared)
+        for finding in passed_over(report["too_short"]):
+            how.on_finding(finding)
         record = _record(job, key, with_content=True)
         (folder / MANIFEST).unlink(missing_ok=True)  # of an earlier build: the record is of this
         write_record(folder, record)

@@ -22,7 +22,6 @@ from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import BATCH_BYTES, documents_of
-from meshwright.data.needs import need
 from meshwright.data.settings import Limits, Source
 from meshwright.data.source.jsonl import value_at
 from meshwright.data.source.listing import list_inputs
@@ -82,7 +81,6 @@ class Index:
     full: Runs
     heads: Runs  # first words of the short texts
     short: Mapping[int, Runs]  # by number of words
-    digest: str  # changes with anything that may change an answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +256,6 @@ class _Collected:
             full=full,
             heads=heads,
             short=made,
-            digest=_digest([full, *made.values()]),
         )
 
     def _made(self, length: int) -> Runs:
@@ -268,15 +265,6 @@ class _Collected:
 
 
 _NOTHING = (np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int32))
-
-
-def _digest(parts: Sequence[Runs]) -> str:
-    hasher = need("xxhash", "comparison with test sets").xxh3_128()
-    for runs in parts:
-        hasher.update(f"{runs.words} {len(runs.hashes)};".encode())
-        hasher.update(runs.hashes.astype("<u8").tobytes())
-    digest: str = hasher.hexdigest()
-    return digest
 
 
 def _texts(source: Input, fields: Sequence[str]) -> Iterator[tuple[Item, str]]:

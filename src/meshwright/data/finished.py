@@ -15,7 +15,7 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.data.differences import differences
 from meshwright.data.shards.manifest import read_manifest
-from meshwright.data.shards.names import MANIFEST, SPOOL, TOKENIZER, WORK, is_ours
+from meshwright.data.shards.names import MANIFEST, RECORD, SPOOL, TOKENIZER, WORK, is_ours
 from meshwright.data.stages.plan import stages_of
 from meshwright.data.work.keys import digest_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from meshwright.data.stages.layout import Job
     from meshwright.data.stages.plan import Stage
 
-RECORD = ".build.json"  # what the folder is made from, and how long that took
 _SHOWN = 3  # damaged files
 
 

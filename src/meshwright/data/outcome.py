@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.finding import Finding, Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from meshwright.data.settings import Build
     from meshwright.data.shards.manifest import Manifest
@@ -27,6 +27,20 @@ def outcome(settings: Build, manifest: Manifest) -> Iterator[Finding]:
             message=f"validation = {settings.validation:g} holds out none of {kept:,} documents",
             severity=Severity.WARNING,
             hint=f"a larger share, as --validation {share:g}, or none",
+        )
+
+
+def passed_over(too_short: Mapping[str, int]) -> Iterator[Finding]:
+    """Texts of test sets, by file, that were not sought."""
+    count = sum(too_short.values())
+    if count:
+        files = ", ".join(sorted(too_short)[:_SHOWN]) + (", ..." if len(too_short) > _SHOWN else "")
+        texts, were = ("text", "was") if count == 1 else ("texts", "were")
+        yield Finding(
+            message=f"{count:,} {texts} of the test sets {were} too short to be sought: {files}",
+            severity=Severity.INFO,
+            key="decontaminate.files",
+            hint="answers and names are: documents that hold them alone stay",
         )
 
 

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 
 
 def scan_report(job: Job) -> dict[str, Any]:
-    """Steps, dropped documents with examples, masked matches, and rejected lines of each file."""
+    """Steps, dropped documents with examples, masked matches, rejected lines of each file, and how
+    many texts of each test set were too short to be sought."""
     report: dict[str, Any] = {"steps": {}, "dropped": {}, "masked": {}, "examples": {}}
     rejected: dict[str, int] = {}
+    too_short: dict[str, int] = {}
     for unit in job.units:
         record = job.store.record("scan", unit.number) or {}
         for name, counts in record.get("steps", {}).items():
             _add(report["steps"].setdefault(name, {}), counts)
         _add(report["dropped"], record.get("dropped", {}))
         _add(report["masked"], record.get("masked", {}))
+        too_short |= record.get("too_short", {})
         ahead = before(job.store, unit.number)
         for reason, examples in record.get("examples", {}).items():
             held = report["examples"].setdefault(reason, [])
@@ -35,7 +38,7 @@ def scan_report(job: Job) -> dict[str, Any]:
             if counts["rejected"]:
                 path = job.inputs[int(number)].path
                 rejected[path] = rejected.get(path, 0) + counts["rejected"]
-    return {**report, "rejected": rejected}
+    return {**report, "rejected": rejected, "too_short": too_short}
 
 
 def _placed(job: Job, example: dict[str, Any], ahead: Mapping[int, int]) -> dict[str, Any]:

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 
 from meshwright.base.noun import dataclass
-from meshwright.data.pack.strategy import layout_of
 from meshwright.data.settings import Pack
-from meshwright.data.shards.manifest import Manifest, Packed, ShardRecord, Vocabulary, encoded
-from meshwright.data.shards.names import MANIFEST, shard_name
-from meshwright.data.shards.writing import Form, TokensInMemory, write_shard
+from meshwright.data.shards.assemble import write_folder
+from meshwright.data.shards.manifest import Vocabulary
 
 EOD, PAD = 0, 1
 
@@ -31,56 +29,47 @@ class Recipe:
     seed: int = 0
 
 
-def write_folder(path: Path, recipe: Recipe) -> Path:
+def write_shards(path: Path, recipe: Recipe) -> Path:
     """Documents of random length; token t of document d of shard s is distinct in its shard."""
-    path.mkdir(parents=True)
-    pack = Pack(seq_len=recipe.seq_len, strategy=recipe.strategy, layout=recipe.layout)
-    form = Form(pack=pack, seed=recipe.seed, dtype=np.dtype(recipe.dtype), pad_id=PAD)
     rng = np.random.default_rng(recipe.seed)
-    splits = [("train", number, recipe.documents) for number in range(recipe.shards)]
-    splits += [("valid", 0, recipe.valid)] if recipe.valid else []
-    records = []
-    for number, (split, inside, documents) in enumerate(splits):
-        lengths = rng.integers(1, recipe.longest, documents).astype(np.int32)
-        tokens = np.arange(lengths.sum()) + 2
-        tokens[np.cumsum(lengths) - 1] = EOD
-        memory = TokensInMemory(tokens=tokens.astype(recipe.dtype), lengths=lengths)
-        name = shard_name(split, inside)
-        made = write_shard(path / name, memory, form=form, number=number)
-        counts = ("documents", "tokens", "rows", "pieces", "cost", "largest_cost")
-        values = {count: getattr(made, count) for count in counts}
-        records.append(ShardRecord(name=name, split=split, **values))
-    manifest = Manifest(
-        tool="test",
-        seed=recipe.seed,
+    splits = {"train": [recipe.documents] * recipe.shards, "valid": [recipe.valid]}
+    write_folder(
+        path,
+        {
+            split: [made_up(count, recipe, rng) for count in counts if count]
+            for split, counts in splits.items()
+        },
+        pack=Pack(seq_len=recipe.seq_len, strategy=recipe.strategy, layout=recipe.layout),
         vocabulary=Vocabulary(
             digest=recipe.tokenizer, vocab_size=60000, eod_id=EOD, pad_id=PAD, dtype=recipe.dtype
         ),
-        packed=Packed(
-            seq_len=recipe.seq_len,
-            strategy=recipe.strategy,
-            layout=layout_of(recipe.strategy, recipe.layout),
-        ),
-        shards=records,
+        seed=recipe.seed,
     )
-    (path / MANIFEST).write_bytes(encoded(manifest))
     return path
+
+
+def made_up(count: int, recipe: Recipe, rng: np.random.Generator) -> list[np.ndarray]:
+    lengths = rng.integers(1, recipe.longest, count).astype(np.int32)
+    tokens = np.arange(lengths.sum()) + 2
+    ends = np.cumsum(lengths)
+    tokens[ends - 1] = EOD
+    return np.split(tokens.astype(recipe.dtype), ends[:-1])
 
 
 @pytest.fixture
 def make_folder(tmp_path):
     """make_folder("name", documents=...) -> its path."""
-    return lambda name="shards", **recipe: write_folder(tmp_path / name, Recipe(**recipe))
+    return lambda name="shards", **recipe: write_shards(tmp_path / name, Recipe(**recipe))
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("folder") / "shards", Recipe())
+    return write_shards(tmp_path_factory.mktemp("folder") / "shards", Recipe())
 
 
 @pytest.fixture(scope="session")
 def other_folder(tmp_path_factory):
-    return write_folder(
+    return write_shards(
         tmp_path_factory.mktemp("other") / "shards", Recipe(documents=25, shards=1, seed=5)
     )
 
@@ -99,4 +88,4 @@ def other_folder(tmp_path_factory):
 def any_folder(request, tmp_path_factory):
     strategy, layout, dtype = request.param
     recipe = Recipe(strategy=strategy, layout=layout, dtype=dtype)
-    return write_folder(tmp_path_factory.mktemp("any") / "shards", recipe)
+    return write_shards(tmp_path_factory.mktemp("any") / "shards", recipe)

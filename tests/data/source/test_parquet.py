@@ -8,8 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from meshwright.base.errors import InvalidInput
-from meshwright.data.settings import Limits
-from meshwright.data.source.reading import read_records
+from meshwright.data.settings import Limits, Source
+from meshwright.data.source.listing import list_inputs
+from meshwright.data.source.records import records_of
 
 TEXTS = [f"text {i} \u00e9 " * (i % 7 + 1) for i in range(1000)]
 MIB = 1 << 20
@@ -164,7 +165,8 @@ def test_a_page_of_gigabytes_is_refused_before_it_is_expanded(read, monkeypatch)
 def test_rows_of_several_columns_are_records(tmp_path):
     table = pa.table({"question": ["a", "b"], "choices": [["x"], []], "n": [1, None]})
     pq.write_table(table, tmp_path / "x.parquet")
-    assert list(read_records(str(tmp_path / "x.parquet"))) == table.to_pylist()
+    (found,) = list_inputs((Source(files=(str(tmp_path / "x.parquet"),)),))
+    assert list(records_of(found, Limits())) == table.to_pylist()
 
 
 def test_a_file_without_rows_has_no_documents(read):

@@ -15,8 +15,14 @@ from meshwright.data.documents import BATCH_BYTES
 from meshwright.data.settings import Limits, Source
 from meshwright.data.source.division import plan_units
 from meshwright.data.source.listing import list_inputs
-from meshwright.data.source.reading import read_records, read_unit
+from meshwright.data.source.reading import read_unit
+from meshwright.data.source.records import records_of
 from meshwright.data.source.rows import Gathering, Rows
+
+
+def records(path) -> list:
+    source = Source(files=(str(path),), documents="line")
+    return [record for found in list_inputs((source,)) for record in records_of(found, Limits())]
 
 
 def batches(path, *, limits: Limits = Limits()):  # noqa: B008
@@ -113,7 +119,7 @@ def test_any_bytes_are_documents_or_an_error_of_ours(
         whole = read_inputs(list_inputs(sources), sources)
         divided = read_inputs(list_inputs(sources), sources, unit_bytes=13)
         assert whole[:4] == divided[:4]
-        list(read_records(str(path)))
+        records(path)
     except MeshwrightError as error:
         told = str(error)
     assert not told or str(path) in told
@@ -122,7 +128,7 @@ def test_any_bytes_are_documents_or_an_error_of_ours(
 def test_records_are_all_that_a_file_holds(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"q":"x","n":[1]}\n\n{"q":"y"}')
     (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfone\r\n\ntwo")
-    assert list(read_records(str(tmp_path))) == [
+    assert records(tmp_path) == [
         {"q": "x", "n": [1]},
         {"q": "y"},
         {"text": "one"},
@@ -134,7 +140,7 @@ def test_records_are_all_that_a_file_holds(tmp_path):
 def test_a_record_that_cannot_be_read_stops_with_its_line(tmp_path, line):
     (tmp_path / "a.jsonl").write_bytes(b'{"q":1}\n' + line)
     with pytest.raises(InvalidInput, match=r"a\.jsonl:2: "):
-        list(read_records(str(tmp_path / "a.jsonl")))
+        records(tmp_path / "a.jsonl")
 
 
 def test_documents_with_and_without_names_in_one_batch_keep_theirs(tmp_path):

@@ -10,7 +10,7 @@ import click
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
 from meshwright.base.names import did_you_mean
-from meshwright.cli.length import sequence_length
+from meshwright.cli.length import optional_length
 from meshwright.data.settings import Build, Limits, Output, Pack, Source
 
 if TYPE_CHECKING:
@@ -26,10 +26,6 @@ FILTERS = {  # what --filters may name, with the tables that it stands for
     "fineweb": ("fineweb",),
 }
 _ENDINGS = (".toml", ".yaml", ".yml")
-
-
-def _length(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else sequence_length(context, parameter, text)
 
 
 _OWNERS = {"": Build, "input": Source, "output": Output, "pack": Pack, "limits": Limits}
@@ -61,7 +57,13 @@ OPTIONS = (
         metavar="TOKEN",
         help="Token behind each document.  [default: the vocabulary's own]",
     ),
-    _setting("--seq-len", "pack.seq_len", metavar="TOKENS", callback=_length, help="Of a row: 8k."),
+    _setting(
+        "--seq-len",
+        "pack.seq_len",
+        metavar="TOKENS",
+        callback=optional_length,
+        help="Of a row: 8k.",
+    ),
     _setting("--pack", "pack.strategy", metavar="HOW", help="concatenate, best-fit, padded."),
     _setting("--layout", "pack.layout", metavar="HOW", help="What .bin holds: documents, rows."),
     _setting(

@@ -11,7 +11,7 @@ from meshwright.base.finding import exit_code
 from meshwright.base.units import parse_bytes, parse_tokens
 from meshwright.cli import output
 from meshwright.cli.data.judged import tell
-from meshwright.cli.length import sequence_length
+from meshwright.cli.length import optional_length
 
 _EPILOG = """\b
 Examples:
@@ -22,15 +22,14 @@ Examples:
 """
 
 
-def _length(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    return None if text is None else sequence_length(context, parameter, text)
-
-
 @click.command(epilog=_EPILOG)
 @click.option("--tokens", help="Tokens of the whole run, as 15T; by default the plan's.")
 @click.option("--have", metavar="TOKENS", help="Distinct tokens there will be, where fewer.")
 @click.option(
-    "--seq-len", metavar="TOKENS", callback=_length, help="Tokens of a row; by default the plan's."
+    "--seq-len",
+    metavar="TOKENS",
+    callback=optional_length,
+    help="Tokens of a row; by default the plan's.",
 )
 @click.option("--plan", "plan_file", metavar="FILE", help="The plan.toml that trains on it.")
 @click.option("--data", "folder", metavar="FOLDER", help="Shards that are there already.")

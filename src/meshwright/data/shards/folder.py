@@ -12,9 +12,10 @@ import numpy as np
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.documents import bounds_of
+from meshwright.data.shards.damage import damaged
 from meshwright.data.shards.indexed import open_indexed
 from meshwright.data.shards.manifest import read_manifest
-from meshwright.data.shards.plan import damaged, open_plan
+from meshwright.data.shards.plan import open_plan
 from meshwright.data.stages.layout import PIECE
 
 if TYPE_CHECKING:

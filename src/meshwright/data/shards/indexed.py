@@ -11,18 +11,17 @@ from __future__ import annotations
 import contextlib
 import struct
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.base.errors import InvalidInput
-from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
+from meshwright.data.shards.damage import damaged
 from meshwright.data.shards.hashed import creating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from numpy.typing import DTypeLike, NDArray
 
@@ -123,7 +122,7 @@ def open_indexed(prefix: Path, *, check: bool = True) -> Indexed:
     try:
         index, tokens = _mapped(index_path), _mapped(tokens_path)
     except OSError as error:
-        raise _unsound(error.filename, error.strerror or str(error)) from None
+        raise damaged(error.filename, error.strerror or str(error)) from None
     dtype, count, documents = _header(index, index_path)
     lengths, offsets, starts = _columns(index, count, documents)
     found = Indexed(
@@ -136,7 +135,7 @@ def open_indexed(prefix: Path, *, check: bool = True) -> Indexed:
         _check_columns(found, index_path)
     size = (int(offsets[-1]) + int(lengths[-1]) * dtype.itemsize) if count else 0
     if size != len(tokens):
-        raise _unsound(tokens_path, f"has {len(tokens):,} bytes where its index says {size:,}")
+        raise damaged(tokens_path, f"has {len(tokens):,} bytes where its index says {size:,}")
     return found
 
 
@@ -150,18 +149,18 @@ def _mapped(path: Path) -> NDArray[np.uint8]:
 def _header(index: NDArray[np.uint8], path: Path) -> tuple[np.dtype[Any], int, int]:
     """Type of the tokens, count of sequences, count of documents + 1."""
     if len(index) < HEADER.size:
-        raise _unsound(path, f"has {len(index)} bytes; its header alone takes {HEADER.size}")
+        raise damaged(path, f"has {len(index)} bytes; its header alone takes {HEADER.size}")
     magic, version, code, count, documents = HEADER.unpack(index[: HEADER.size].tobytes())
     if magic != MAGIC:
-        raise _unsound(path, "does not begin as an index of Megatron does")
+        raise damaged(path, "does not begin as an index of Megatron does")
     if version != 1:
-        raise _unsound(path, f"is of version {version}; only 1 is known")
+        raise damaged(path, f"is of version {version}; only 1 is known")
     if code not in _TYPES:
-        raise _unsound(path, f"names type {code}; 1 to 8 are known")
+        raise damaged(path, f"names type {code}; 1 to 8 are known")
     needed = HEADER.size + 12 * count + 8 * documents
     if len(index) not in (needed, needed + count):  # with a mode for each sequence
         sizes = f"{count:,} sequences in {documents - 1:,} documents take {needed:,}"
-        raise _unsound(path, f"has {len(index):,} bytes where its {sizes}")
+        raise damaged(path, f"has {len(index):,} bytes where its {sizes}")
     return _TYPES[code], count, documents
 
 
@@ -178,19 +177,13 @@ def _check_columns(found: Indexed, path: Path) -> None:
         lengths = found.lengths[first : first + _BLOCK].astype(np.int64)
         if (lengths < 0).any():
             sequence = first + int(np.argmax(lengths < 0))
-            raise _unsound(path, f"gives sequence {sequence:,} a negative length")
+            raise damaged(path, f"gives sequence {sequence:,} a negative length")
         ends = end + np.cumsum(lengths) * found.tokens.itemsize
         wrong = found.offsets[first : first + _BLOCK] != ends - lengths * found.tokens.itemsize
         if wrong.any():
             sequence = first + int(np.argmax(wrong))
-            raise _unsound(path, f"sequence {sequence:,} does not begin where the last one ends")
+            raise damaged(path, f"sequence {sequence:,} does not begin where the last one ends")
         end = int(ends[-1])
     starts = found.documents
     if not len(starts) or starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
-        raise _unsound(path, "documents do not divide the sequences from the first to the last")
-
-
-def _unsound(path: object, reason: str) -> InvalidInput:
-    hint = "meshwright data verify FOLDER tells what is damaged; build again what is"
-    message = f"{Path(str(path)).name} {reason}"
-    return InvalidInput([Finding(message=message, file=str(path), hint=hint)], hint=hint)
+        raise damaged(path, "documents do not divide the sequences from the first to the last")

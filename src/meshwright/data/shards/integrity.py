@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.data.shards.hashed import digest_of
-from meshwright.data.shards.names import MANIFEST, TOKENIZER, WORK, is_ours
+from meshwright.data.shards.names import LOCK, MANIFEST, RECORD, TOKENIZER, WORK, is_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from meshwright.data.shards.manifest import File, Manifest
 
-_BESIDE = (".build.json", ".lock", MANIFEST)  # not in the manifest, and not foreign either
+_BESIDE = (RECORD, LOCK, MANIFEST)  # not in the manifest, and not foreign either
 REPORT = "the files are as they were written, so this is a fault of meshwright: report it"
 _REBUILD = "build it again, or copy the file from where it is whole"
 

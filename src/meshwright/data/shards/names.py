@@ -13,6 +13,8 @@ MANIFEST = "manifest.json"
 DOCUMENTS = "documents.parquet"
 REJECTED = "rejected.jsonl"
 CONFIG = "config.toml"
+RECORD = ".build.json"  # what the folder is made from, and how long that took
+LOCK = ".lock"  # held while a build is at work
 TOKENIZER = "tokenizer"  # a folder
 WORK = ".work"  # the intermediate files, below the output folder
 SPOOL = f"{WORK}/input"  # where standard input is kept
@@ -30,7 +32,7 @@ CONTENTS: Mapping[str, str] = {  # what a build leaves in its folder
     "tokenizer/": "the files of the vocabulary, as its library reads them",
     "config.toml": "the settings, to build from again; paths are relative to the file",
     "manifest.json": "what is here and how it was made, with a digest of every file; written last",
-    ".build.json": "what the build is known by and how long it took; alone differs between runs",
+    RECORD: "what the build is known by and how long it took; alone differs between runs",
     ".work/": "finished units, until the build is done; stays with `output.keep_work`",
 }
 ENDS = (".bin", ".idx", ".rows.npy", ".pieces.npy")  # of the files of a shard

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.needs import need
+from meshwright.data.shards.damage import damaged
 from meshwright.data.shards.names import DOCUMENTS
-from meshwright.data.shards.plan import damaged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

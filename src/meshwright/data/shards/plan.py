@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.base.errors import InvalidInput
-from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.base.pattern import pattern
 from meshwright.data.documents import bounds_of
+from meshwright.data.shards.damage import damaged
 from meshwright.data.stages.layout import PIECE, ROW
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from meshwright.data.shards.indexed import Indexed
 
-_HINT = "meshwright data verify FOLDER tells what is damaged; build again what is"
 _LONGEST_HEADER = 1024
 _SHAPE = pattern(rb"'shape': \((\d{1,12}),\), \}")
 
@@ -120,8 +118,3 @@ def _wrong_pieces(pieces: NDArray[Any], lengths: NDArray[np.int32]) -> str:
     if outside.any():
         return f"piece {int(np.argmax(outside)):,} lies outside the sequences"
     return ""
-
-
-def damaged(path: Path, reason: str) -> InvalidInput:
-    """The error for a file that is not what was written."""
-    return InvalidInput([Finding(message=f"{path.name} {reason}", file=str(path), hint=_HINT)])

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.data.source.division import is_whole
 from meshwright.data.source.jsonl import Fields, jsonl_rows
@@ -129,18 +129,3 @@ def _tell_between(
 ) -> None:
     if part[0] < line <= part[1]:
         reject(line, reason, excerpt)
-
-
-def read_records(path: str, *, limits: Limits | None = None) -> Iterator[dict[str, Any]]:
-    """The records of a jsonl or parquet file, and the lines of a text file as {"text": line}.
-
-    For small files that are needed whole, such as test sets: a path, glob, folder or URL, of any
-    kind that `list_inputs` knows. Raises InvalidInput for the first line that cannot be read.
-    """
-    from meshwright.data.settings import Limits as AllLimits
-    from meshwright.data.settings import Source as Files
-    from meshwright.data.source.listing import list_inputs
-    from meshwright.data.source.records import records_of
-
-    for source in list_inputs((Files(files=(path,), documents="line"),)):
-        yield from records_of(source, limits or AllLimits())

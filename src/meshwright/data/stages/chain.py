@@ -79,6 +79,7 @@ class Tally:
         self.dropped: dict[str, int] = {}
         self.masked: dict[str, int] = {}
         self.items: dict[int, str] = {}  # texts of test sets that were found, by number
+        self.too_short: dict[str, int] = {}  # texts of test sets that are not sought, by file
         self.examples: dict[str, list[dict[str, Any]]] = {}
 
     def step(self, name: str, *, before: tuple[int, int], after: tuple[int, int], s: float) -> None:
@@ -108,6 +109,7 @@ class Tally:
             "dropped": self.dropped,
             "masked": self.masked,
             "items": {str(number): self.items[number] for number in sorted(self.items)},
+            "too_short": self.too_short,
             "examples": self.examples,
         }
 
@@ -238,12 +240,14 @@ def _decontaminate(build: Build) -> Step:
     settings = build.decontaminate
     assert settings is not None
     index = index_of(settings)
+    too_short = {file: count for file, count in index.too_short.items() if count}
 
     def run(batch: Batch, tally: Tally) -> Verdict:
         assert batch.table is not None
         items = first_items(batch.table, index)
         batch.item[batch.rows] = items
         tally.items |= {number: str(index.items[number]) for number in set(items.tolist()) - {-1}}
+        tally.too_short = too_short
         return {"contaminated": items >= 0}
 
     def why(batch: Batch) -> Why:

@@ -102,11 +102,6 @@ class Table:
         return np.diff(self.bounds)
 
     @cached_property
-    def word_document(self) -> NDArray[np.int32]:
-        """The document of each word."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), self.word_counts)
-
-    @cached_property
     def chunks(self) -> Offsets:
         """Where begins what stands between white space, and in one document."""
         if self.layout is not None:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
+from meshwright.data.shards.names import LOCK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-FOLDER_LOCK = ".lock"
 _PATIENCE_S = 60.0  # for the workers of a killed build to notice
 
 
@@ -42,7 +42,7 @@ def locked(
     """
     folder.mkdir(parents=True, exist_ok=True)
     warn: Tell = _silent if tell is None else lambda why: tell(_unnoticed(folder, why))
-    with _held(folder / FOLDER_LOCK, shared=shared, tell=warn):
+    with _held(folder / LOCK, shared=shared, tell=warn):
         yield
 
 
