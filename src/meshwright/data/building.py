@@ -228,11 +228,14 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
     InvalidInput for input that cannot be used; `on_finding` is told of what is only odd.
     """
     need_all(_LIBRARIES, "data build")
+    from meshwright.data.oddities import oddities_of
     from meshwright.data.source.division import plan_units
     from meshwright.data.source.listing import list_inputs
 
     folder = Path(settings.output.folder)
     inputs = list_inputs(settings.sources, spool=folder / SPOOL, output=folder, tell=on_finding)
+    for odd in oddities_of(settings, inputs):
+        (on_finding or _silent)(odd)
     return Job(
         build=settings,
         inputs=inputs,
