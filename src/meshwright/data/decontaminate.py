@@ -118,13 +118,14 @@ def first_items(table: Table, index: Index) -> NDArray[np.int32]:
 def find(table: Table, index: Index) -> Hits:
     """Where documents share runs with test sets, and with which of their texts."""
     words = table.word_hash
-    found = [_within(table, *_search(run_hashes(words, index.full.words), index.full), index.full)]
+    places, items = _search(run_hashes(words, index.full.words), index.full)
+    found = [_within(table, places, items=items, runs=index.full)]
     if index.short:
         heads, _ = _search(run_hashes(words, index.heads.words), index.heads)
         for runs in index.short.values():
             places = heads[heads + runs.words <= len(words)]
             which, items = _search(run_hashes_at(words, places, runs.words), runs)
-            found.append(_within(table, places[which], items, runs))
+            found.append(_within(table, places[which], items=items, runs=runs))
     order = np.argsort(np.concatenate([hits.word for hits in found]), kind="stable")
     columns = zip(*((hits.document, hits.word, hits.item) for hits in found), strict=True)
     return Hits(*(np.concatenate(column)[order] for column in columns))
@@ -173,7 +174,7 @@ def _search(hashes: Hashes, runs: Runs) -> tuple[Offsets, NDArray[np.int32]]:
     return passed[same], runs.items[at[same]]
 
 
-def _within(table: Table, places: Offsets, items: NDArray[np.int32], runs: Runs) -> Hits:
+def _within(table: Table, places: Offsets, *, items: NDArray[np.int32], runs: Runs) -> Hits:
     """The hits that do not reach from one document into the next."""
     document = np.searchsorted(table.word_bounds, places, side="right") - 1
     inside = places + runs.words <= table.word_bounds[document + 1]
@@ -232,9 +233,11 @@ class _Collected:
             self.items.append(item)
         for length in sorted({min(int(n), self.ngram_words) for n in counts[numbers >= 0]}):
             whole = counts == length if length < self.ngram_words else counts >= length
-            self._take(table, numbers, np.flatnonzero(whole), length)
+            self._take(table, numbers, chosen=np.flatnonzero(whole), length=length)
 
-    def _take(self, table: Table, numbers: NDArray[np.int32], chosen: Offsets, length: int) -> None:
+    def _take(
+        self, table: Table, numbers: NDArray[np.int32], *, chosen: Offsets, length: int
+    ) -> None:
         """Every run of that many words of the chosen texts."""
         bounds = table.word_bounds
         places = np.concatenate([np.arange(bounds[i], bounds[i + 1] - length + 1) for i in chosen])

@@ -127,7 +127,7 @@ def _choice_problems(build: Build) -> Iterator[Problem]:
 
 def _range_problems(build: Build) -> Iterator[Problem]:
     for key, (least, most) in RANGES.items():
-        yield from _out_of(key, _value(build, key), least, most)
+        yield from _out_of(key, _value(build, key), least=least, most=most)
     if not 0 <= build.validation < 1:
         reason = "is not a share of the documents from 0 to below 1"
         yield Problem("validation", build.validation, reason, "write it as 0.001")
@@ -262,7 +262,7 @@ def _not_among(key: str, value: Any, choices: Sequence[str]) -> Iterator[Problem
         yield Problem(key, value, "is none of the choices", did_you_mean(value, choices))
 
 
-def _out_of(key: str, value: Any, least: float, most: float) -> Iterator[Problem]:
+def _out_of(key: str, value: Any, *, least: float, most: float) -> Iterator[Problem]:
     if value is not None and not least <= value <= most:
         bound = f"below {_spelled(least)}" if value < least else f"above {_spelled(most)}"
         hint = f"write a number from {_spelled(least)} to {_spelled(most)}"

@@ -108,7 +108,7 @@ def first_piece(job: Job, most_bytes: int) -> Unit | None:
     """A unit of no more than about `most_bytes` from where the input begins; None without input."""
     for stretch in _stretches(job.inputs[:1]):
         amount = min(1.0, most_bytes / max(1.0, stretch.bytes)) * stretch.size
-        span = _span(job.inputs, stretch, 0, max(1, int(amount)))
+        span = _span(job.inputs, stretch, start=0, stop=max(1, int(amount)))
         return Unit(number=0, spans=(span,), bytes=most_bytes)
     return None
 
@@ -193,11 +193,13 @@ def _pieces(
             taken[number] += max(0.0, min(at + piece, float(ends[number])) - max(at, start))
             pieces[number] += 1
     for number in np.flatnonzero(taken).tolist():
-        yield from _spread(inputs, some[number], float(taken[number]), int(pieces[number]))
+        yield from _spread(
+            inputs, some[number], taken=float(taken[number]), count=int(pieces[number])
+        )
 
 
 def _spread(
-    inputs: Sequence[Input], stretch: _Stretch, taken: float, count: int
+    inputs: Sequence[Input], stretch: _Stretch, *, taken: float, count: int
 ) -> Iterator[tuple[Span, float]]:
     """`taken` bytes of something in so many pieces, as far apart as can be reached."""
     amount, reach = taken / stretch.bytes * stretch.size, float(stretch.size)
@@ -212,11 +214,11 @@ def _spread(
     stride, length = reach / count, max(1, round(amount / count))
     for place in range(count):
         start = max(0, int(place * stride + (stride - length) / 2))
-        span = _span(inputs, stretch, start, min(start + length, stretch.size))
+        span = _span(inputs, stretch, start=start, stop=min(start + length, stretch.size))
         yield span, length / stretch.size * stretch.bytes
 
 
-def _span(inputs: Sequence[Input], stretch: _Stretch, start: int, stop: int) -> Span:
+def _span(inputs: Sequence[Input], stretch: _Stretch, *, start: int, stop: int) -> Span:
     """That part of something."""
     found, whole = inputs[stretch.input], stop - start >= stretch.size
     part = None if whole else (start, stop)

@@ -102,25 +102,25 @@ def test_every_reason_has_a_code_an_order_and_an_explanation(texts: list[str]) -
     assert [CODES[reason] for reason in verdict] == sorted(CODES[reason] for reason in verdict)
     for reason, mask in verdict.items():
         for index in np.flatnonzero(mask).tolist():
-            said = explain(table, index, reason, WITH_C4)
+            said = explain(table, index, reason=reason, build=WITH_C4)
             assert "at least" in said or "at most" in said
 
 
 def test_an_explanation_says_what_was_measured_and_the_limit() -> None:
     table, _ = apply(documents_of(["fine", "to be or not"]), BUILD)
-    assert explain(table, 1, "gopher_quality.words", BUILD) == "4 words, at least 5"
+    assert explain(table, 1, reason="gopher_quality.words", build=BUILD) == "4 words, at least 5"
     lines = documents_of(["\n".join(["the line of the whole"] * 4 + ["and another line."])])
     build = replace(BUILD, fineweb=None)  # which drops it first, for the same lines
     table, verdict = apply(lines, build)
     assert verdict["gopher_repetition.lines"].tolist() == [True]
-    said = explain(table, 0, "gopher_repetition.lines", build)
+    said = explain(table, 0, reason="gopher_repetition.lines", build=build)
     assert said == "60% of the lines repeat an earlier one, at most 30%"
 
 
 def test_an_unknown_reason_is_refused() -> None:
     table, _ = apply(documents_of(["a"]), BUILD)
     with pytest.raises(MeshwrightError, match=r"c4\.sentences"):
-        explain(table, 0, "c4.sentences", BUILD)
+        explain(table, 0, reason="c4.sentences", build=BUILD)
 
 
 def test_a_build_without_filters_drops_nothing() -> None:
@@ -146,7 +146,7 @@ def test_what_was_measured_says_what_explain_says_in_any_batch(
     assert [value >= 0 for value in measured.tolist()] == [reason != "" for reason in first]
     for index, reason in enumerate(first):
         if reason:
-            said = explain(table, index, reason, WITH_C4)
+            said = explain(table, index, reason=reason, build=WITH_C4)
             assert told(float(measured[index]), reason, WITH_C4) == said
     cuts = sorted(data.draw(st.lists(st.integers(0, len(texts)), max_size=4)))
     parts = []

@@ -55,7 +55,7 @@ def repeats(
         earlier = [kept[bucket] for bucket in mine if bucket in kept]
         found = None
         if earlier:
-            alike = _alike(document, earlier, sets, most_differing)
+            alike = _alike(document, earlier, sets=sets, most=most_differing)
             found = comparing.first_like(document, alike)
         if found is not None:
             yield found
@@ -82,7 +82,7 @@ def _memberships(buckets: Buckets) -> Iterator[tuple[int, list[int]]]:
         yield document, owners[edges[place] : edges[place + 1]]
 
 
-def _alike(document: int, earlier: list[array[int]], sets: Sets, most: int) -> Numbers:
+def _alike(document: int, earlier: list[array[int]], *, sets: Sets, most: int) -> Numbers:
     """Those of `earlier` whose sketches are like the document's, each once, the likest first."""
     numbers: Numbers = np.concatenate([np.frombuffer(some, dtype=np.int64) for some in earlier])
     numbers.sort()

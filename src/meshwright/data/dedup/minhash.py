@@ -106,14 +106,14 @@ def _throw(
         place *= np.uint64(slots)
         place >>= np.uint64(32)
         where = place.view(np.int64)
-        where += _repeated(rows * slots, bounds, start, stop)
+        where += _repeated(rows * slots, bounds, start=start, stop=stop)
         thrown >>= np.uint64(4)
         thrown |= lead
         np.minimum.at(flat, where, thrown)
 
 
 def _repeated(
-    values: NDArray[np.int64], bounds: Bounds, start: int, stop: int
+    values: NDArray[np.int64], bounds: Bounds, *, start: int, stop: int
 ) -> NDArray[np.int64]:
     """The value of the document of each shingle from `start` to `stop`."""
     first = int(np.searchsorted(bounds, start, side="right")) - 1

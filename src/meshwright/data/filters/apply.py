@@ -64,7 +64,7 @@ def _fewer(rest: Table, left: Offsets, alive: Mask) -> tuple[Table, Offsets]:
     return rest.take(alive), left[alive]
 
 
-def explain(table: Table, index: int, reason: str, build: Build) -> str:
+def explain(table: Table, index: int, *, reason: str, build: Build) -> str:
     """What was measured of one document of the table and the limit that it broke, in words."""
     chosen = np.zeros(len(table), dtype=np.bool_)
     chosen[index] = True

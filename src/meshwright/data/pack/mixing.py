@@ -41,7 +41,7 @@ def quotas(stocks: Sequence[Stock], mix: Mix) -> list[int]:
     most = mix.max_repeats / max(rates)
     total = mix.tokens if mix.tokens is not None else min(1 / min(rates), most)
     if total > most * (1 + 1e-9):
-        raise _too_many(stocks, shares, total, mix)
+        raise _too_many(stocks, shares, total=total, mix=mix)
     return [round(share * total) for share in shares]
 
 
@@ -71,7 +71,7 @@ def _refuse(empty: Sequence[Stock]) -> None:
 
 
 def _too_many(
-    stocks: Sequence[Stock], shares: Sequence[float], total: float, mix: Mix
+    stocks: Sequence[Stock], shares: Sequence[float], *, total: float, mix: Mix
 ) -> InvalidInput:
     """The error for a source that would be repeated more often than is allowed."""
     pairs = [(share / s.tokens, s.name) for s, share in zip(stocks, shares, strict=True) if share]

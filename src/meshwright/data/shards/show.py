@@ -82,7 +82,7 @@ def show_row(folder: Path | str, row: int, *, split: str = "train") -> Shown:
         document=None,
         padding=shards.seq_len - int(found["tokens"]),
         cost=int(found["cost"]),
-        parts=_parts(shards, number, pieces, [row] * len(pieces)),
+        parts=_parts(shards, number, pieces=pieces, rows=[row] * len(pieces)),
     )
 
 
@@ -110,7 +110,7 @@ def show_document(folder: Path | str, document: int, *, split: str = "train") ->
         document=document,
         padding=0,
         cost=int((pieces["length"].astype(np.int64) ** 2).sum()),
-        parts=_parts(shards, number, pieces, rows.tolist()),
+        parts=_parts(shards, number, pieces=pieces, rows=rows.tolist()),
     )
 
 
@@ -138,7 +138,7 @@ def _open(folder: Path | str, split: str) -> Folder:
 
 
 def _parts(
-    shards: Folder, number: int, pieces: NDArray[Any], rows: Sequence[int]
+    shards: Folder, number: int, *, pieces: NDArray[Any], rows: Sequence[int]
 ) -> tuple[Part, ...]:
     """Pieces of one shard as text."""
     shard, record = shards.shard(number), shards.records[number]

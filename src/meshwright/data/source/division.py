@@ -42,7 +42,7 @@ def _weighed(inputs: Sequence[Input], unit_bytes: int) -> Iterator[tuple[Span, i
         if source.bytes == 0:
             continue
         if source.format == "parquet":
-            yield from _row_groups(number, source, groups[source.path], unit_bytes)
+            yield from _row_groups(number, source, sizes=groups[source.path], unit_bytes=unit_bytes)
         elif source.compression:
             yield Span(number, 0, 1), source.bytes * _EXPANSION, source.bytes
         elif is_whole(source):
@@ -70,7 +70,7 @@ def _groups_of(inputs: Sequence[Input]) -> Mapping[str, tuple[int, ...]]:
 
 
 def _row_groups(
-    number: int, source: Input, sizes: Sequence[int], unit_bytes: int
+    number: int, source: Input, *, sizes: Sequence[int], unit_bytes: int
 ) -> Iterator[tuple[Span, int, int]]:
     """Runs of row groups of about `unit_bytes` of text."""
     start = work = 0

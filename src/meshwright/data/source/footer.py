@@ -50,14 +50,14 @@ def groups_of(file: BinaryIO, path: str) -> tuple[Group, ...]:
         size = file.seek(0, 2)
     except OSError as error:
         raise damaged(path, f"cannot be read: {error}") from None
-    end = read_at(file, path, max(0, size - _END_BYTES), _END_BYTES)
+    end = read_at(file, path, at=max(0, size - _END_BYTES), count=_END_BYTES)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != MAGIC or length > size - _END_BYTES - len(MAGIC):
         raise damaged(path, "cannot be read as parquet: cut short, its footer is not there")
     if length > _MOST_BYTES:
         raise damaged(path, f"has a footer of {length:,} bytes, more than {_MOST_BYTES:,}")
     try:
-        return _parsed(read_at(file, path, size - _END_BYTES - length, length))
+        return _parsed(read_at(file, path, at=size - _END_BYTES - length, count=length))
     except (IndexError, ValueError) as error:
         raise damaged(path, f"cannot be read as parquet: damaged footer: {error}") from None
 

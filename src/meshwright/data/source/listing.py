@@ -62,7 +62,7 @@ def survey(
     for number, source in enumerate(sources):
         for name in source.files:
             found = _found(name, spool, output, findings.append)
-            findings += _repeated(found, number, sources, seen)
+            findings += _repeated(found, number, sources=sources, seen=seen)
             for file in found:
                 if file.identity not in seen:
                     seen[file.identity] = (number, file.path)
@@ -92,6 +92,7 @@ def _found(
 def _repeated(
     found: Sequence[Found],
     number: int,
+    *,
     sources: Sequence[Source],
     seen: Mapping[tuple[object, ...], tuple[int, str]],
 ) -> Iterator[Finding]:

@@ -64,7 +64,7 @@ def look_at(found: Found, number: int, source: Source) -> Look:
 def _head(path: str) -> Head:
     """The first bytes of the content."""
     with reading(path) as file:
-        stored = read_at(file, path, 0, HEAD_BYTES)
+        stored = read_at(file, path, at=0, count=HEAD_BYTES)
         compression = COMPRESSIONS.get(magic(stored), "")
         if not compression:
             return Head(stored, "")

@@ -72,7 +72,7 @@ def read_from(file: BinaryIO, path: str, count: int) -> bytes:
         raise unreadable(path, error) from None
 
 
-def read_at(file: BinaryIO, path: str, at: int, count: int) -> bytes:
+def read_at(file: BinaryIO, path: str, *, at: int, count: int) -> bytes:
     """The `count` bytes from a place of the file, fewer only at its end."""
     parts = []
     try:
@@ -110,8 +110,8 @@ def opened(
             return
         before = start > 0
         stop = min(stop, source.bytes)
-        inside = _range(file, source, start - before, stop, CHUNK_BYTES)
-        beyond = _range(file, source, stop, source.bytes, TAIL_BYTES)
+        inside = _range(file, source, start=start - before, stop=stop, chunk_bytes=CHUNK_BYTES)
+        beyond = _range(file, source, start=stop, stop=source.bytes, chunk_bytes=TAIL_BYTES)
         yield Chunks(inside, beyond, before)
 
 
@@ -170,7 +170,7 @@ def _stored(file: BinaryIO, path: str, chunk_bytes: int) -> Iterator[bytes]:
 
 
 def _range(
-    file: BinaryIO, source: Input, start: int, stop: int, chunk_bytes: int
+    file: BinaryIO, source: Input, *, start: int, stop: int, chunk_bytes: int
 ) -> Iterator[bytes]:
     """The bytes start..stop in chunks; a file that is shorter by now is damaged."""
     if start >= stop:

@@ -66,11 +66,11 @@ def rows_at_once(
     for page in _pages(file, path, column):
         kept += page.bytes
         if page.bytes > bounds.page_bytes:
-            raise _too_large(path, "a page", page.bytes, bounds.page_bytes)
+            raise _too_large(path, "a page", found=page.bytes, most=bounds.page_bytes)
         if bounds.kept_bytes is not None and kept > bounds.kept_bytes:
-            raise _too_large(path, "a dictionary column", kept, bounds.kept_bytes)
+            raise _too_large(path, "a dictionary column", found=kept, most=bounds.kept_bytes)
         pages.append(page)
-    longest = _longest_repeated(file, path, pages, column.codec)
+    longest = _longest_repeated(file, path, pages=pages, compression=column.codec)
     data = [page for page in pages if page.kind != _DICTIONARY]
     ends = np.cumsum([page.values for page in data])
     sizes = np.cumsum([0, *(page.bytes for page in data)])
@@ -90,18 +90,18 @@ def _most_touched(ends: Any, sizes: Any, rows: int) -> int:
     return int((sizes[last + 1] - sizes[first]).max())
 
 
-def _longest_repeated(file: BinaryIO, path: str, pages: list[Page], compression: str) -> int:
+def _longest_repeated(file: BinaryIO, path: str, *, pages: list[Page], compression: str) -> int:
     """A bound on the bytes of a value that is stored once and may stand in many rows."""
     longest = max((page.bytes for page in pages if page.encoding == _DELTA_BYTE_ARRAY), default=0)
     for page in pages:
         if page.kind == _DICTIONARY:
-            longest = max(longest, _longest_entry(file, path, page, compression))
+            longest = max(longest, _longest_entry(file, path, page=page, compression=compression))
     return longest
 
 
-def _longest_entry(file: BinaryIO, path: str, page: Page, compression: str) -> int:
+def _longest_entry(file: BinaryIO, path: str, *, page: Page, compression: str) -> int:
     """The bytes of a dictionary's longest value; of all of it where that cannot be told."""
-    stored = read_at(file, path, page.at, page.stored)
+    stored = read_at(file, path, at=page.at, count=page.stored)
     pyarrow = need("pyarrow", "reading parquet")
     if compression in _CODECS:
         try:
@@ -137,7 +137,7 @@ def _pages(file: BinaryIO, path: str, column: Chunk) -> Iterator[Page]:
 def _page(file: BinaryIO, path: str, at: int) -> Page:
     """The page whose header starts at a place of the file."""
     for size in _HEADER_BYTES:
-        head = read_at(file, path, at, size)
+        head = read_at(file, path, at=at, count=size)
         try:
             return _described(*structure(head), at)
         except IndexError:
@@ -164,7 +164,7 @@ def _described(fields: Fields, length: int, at: int) -> Page:
     return Page(kind, size, stored, values, encoding, at + length)
 
 
-def _too_large(path: str, what: str, found: int, most: int) -> InvalidInput:
+def _too_large(path: str, what: str, *, found: int, most: int) -> InvalidInput:
     return damaged(
         path,
         f"has {what} of {found:,} bytes, more than {most:,}: it may be a bomb",

@@ -52,6 +52,7 @@ def group_bytes(path: str) -> tuple[int, ...]:
 def parquet_rows(
     source: Input,
     groups: Sequence[int],
+    *,
     fields: Fields,
     limits: Limits,
     reject: Callable[[int, str, bytes], None],
@@ -65,17 +66,17 @@ def parquet_rows(
     row = given = 0
     with _opened(source.path, source.stamp) as file:
         check_columns(file.parquet.schema_arrow, fields, source.path)
-        for batch in _batches(file, groups, names, limits):
+        for batch in _batches(file, groups, names=names, limits=limits):
             with _told(source.path, row):
                 texts = values_of(batch, fields.text)
                 ids = [_name(value) for value in values_of(batch, fields.id)] if fields.id else ()
             reasons = _refusals(texts, limits.document_bytes)
-            for rows in _portions(texts, ids, reasons, row + 1):
+            for rows in _portions(texts, ids, reasons=reasons, first=row + 1):
                 given += sum(map(len, rows.texts))
                 if given > most:
                     raise _bomb(source.path, most)
                 yield rows
-            _tell(texts, reasons, row + 1, reject)
+            _tell(texts, reasons, first=row + 1, reject=reject)
             row += len(texts)
     return row
 
@@ -84,7 +85,7 @@ def parquet_records(path: str, limits: Limits) -> Iterator[dict[str, Any]]:
     """Every row with all its columns, for small files."""
     with _opened(path) as file:
         names = [field.name for field in file.parquet.schema_arrow]
-        for batch in _batches(file, range(len(file.groups)), names, limits):
+        for batch in _batches(file, range(len(file.groups)), names=names, limits=limits):
             with _told(path):
                 records = batch.to_pylist()
             yield from records
@@ -126,7 +127,7 @@ def _told(path: str, row: int = 0) -> Iterator[None]:
 
 
 def _batches(
-    file: _File, groups: Sequence[int], names: Sequence[str], limits: Limits
+    file: _File, groups: Sequence[int], *, names: Sequence[str], limits: Limits
 ) -> Iterator[Any]:
     """The wanted columns, as many rows at a time as their pages allow."""
     path, there = file.path, len(file.groups)
@@ -135,7 +136,7 @@ def _batches(
         if group >= there:
             raise damaged(path, f"has {there} row groups, fewer than before")
         with _told(path, row):
-            rows = _rows_at_once(file, group, names, limits)
+            rows = _rows_at_once(file, group, names=names, limits=limits)
             batches = file.parquet.iter_batches(
                 rows, row_groups=[group], columns=list(names), use_threads=False
             )
@@ -148,7 +149,7 @@ def _batches(
             yield batch
 
 
-def _rows_at_once(file: _File, group: int, names: Sequence[str], limits: Limits) -> int:
+def _rows_at_once(file: _File, group: int, *, names: Sequence[str], limits: Limits) -> int:
     """How many rows of a group to read at once."""
     facts = file.groups[group]
     mean = max(1, facts.bytes) / max(1, facts.rows)
@@ -178,6 +179,7 @@ def _refusals(values: Sequence[bytes | None], longest_bytes: int) -> list[str]:
 def _tell(
     values: Sequence[bytes | None],
     reasons: Sequence[str],
+    *,
     first: int,
     reject: Callable[[int, str, bytes], None],
 ) -> None:
@@ -195,7 +197,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def _portions(
-    texts: Sequence[Any], ids: Sequence[str], reasons: Sequence[str], first: int
+    texts: Sequence[Any], ids: Sequence[str], *, reasons: Sequence[str], first: int
 ) -> Iterator[Rows]:
     """The rows that are documents, about BATCH_BYTES at a time."""
     if not any(reasons) and sum(map(len, texts)) < 2 * BATCH_BYTES:

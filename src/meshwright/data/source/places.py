@@ -49,7 +49,7 @@ def files_of(name: str, tell: Callable[[Finding], None], *, output: str = "") ->
     if glob.has_magic(path):
         return _stated(_matching(path, tell, output), tell)
     folder = _existing(os.path.dirname(path) or ".")
-    tell(not_there(path, os.path.basename(path), _names_in(folder), folder))
+    tell(not_there(path, os.path.basename(path), names=_names_in(folder), folder=folder))
     return []
 
 
@@ -77,7 +77,7 @@ def no_match(pattern: str, names: Iterable[str], folder: str) -> Finding:
     )
 
 
-def not_there(path: str, wanted: str, names: Iterable[str], folder: str) -> Finding:
+def not_there(path: str, wanted: str, *, names: Iterable[str], folder: str) -> Finding:
     """No such file; `names` are what its folder holds."""
     hint = _nearby(wanted, names, folder)
     return Finding(message="there is no such file", file=path, reason="not found", hint=hint)

@@ -88,9 +88,11 @@ def _span_rows(
         groups = range(span.start, span.stop)
         if span.part is not None:
             tell = partial(_tell_between, span.part, reject)
-            found = parquet_rows(source, groups, fields, limits, tell)
+            found = parquet_rows(source, groups, fields=fields, limits=limits, reject=tell)
             return (yield from _rows_between(found, *span.part))
-        return (yield from parquet_rows(source, groups, fields, limits, reject))
+        return (
+            yield from parquet_rows(source, groups, fields=fields, limits=limits, reject=reject)
+        )
     stop = source.bytes if is_whole(source) else span.stop
     with opened(source, span.start, stop, limits=limits, part=span.part) as chunks:
         if source.format == "jsonl":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.base.noun import dataclass
 
-UNIT_BYTES = 16 << 20  # of input in a unit, about; the output does not depend on it
+UNIT_BYTES = 16 << 20  # of input in a unit, about; of the output it moves only row groups of text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

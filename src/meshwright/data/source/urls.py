@@ -113,7 +113,7 @@ def url_files(url: str, tell: Callable[[Finding], None]) -> list[Found]:
         return _found({path: facts}, url, tell, single=True)
     except FileNotFoundError:
         folder, _, wanted = path.rpartition("/")
-        tell(not_there(url, wanted, _names_in(system, folder), folder))
+        tell(not_there(url, wanted, names=_names_in(system, folder), folder=folder))
     except Exception as error:  # each protocol's library has errors of its own
         reason = _first_line(error)
         tell(Finding(message=f"cannot be read: {reason}", file=url, reason=reason))

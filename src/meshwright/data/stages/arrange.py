@@ -78,7 +78,7 @@ def run_arrange(job: Job, number: int) -> None:
             order = shuffle(items, seed=job.build.seed, purpose=split)
             cuts = _cuts(found.lengths, order, shard_tokens=job.build.output.shard_tokens)
             for first, last in pairwise(cuts):
-                _write_shard(draft, written, found, order[first:last])
+                _write_shard(draft, written, found=found, order=order[first:last])
                 written += 1
             shards[split] = len(cuts) - 1
         draft.facts.update(
@@ -174,7 +174,7 @@ def _cuts(lengths: NDArray[np.int32], order: Column, *, shard_tokens: int) -> li
     return sorted(cuts)
 
 
-def _write_shard(draft: Draft, number: int, found: _Tokenized, order: Column) -> None:
+def _write_shard(draft: Draft, number: int, *, found: _Tokenized, order: Column) -> None:
     """The column of one shard."""
     placed = np.zeros(len(order), dtype=PLACED)
     for first in range(0, len(order), _BLOCK):

@@ -90,7 +90,7 @@ class Tally:
             total[key] += value
 
     def note(
-        self, reason: str, documents: Documents, places: NDArray[np.intp], why: Why | None
+        self, reason: str, documents: Documents, *, places: NDArray[np.intp], why: Why | None
     ) -> None:
         """Counts dropped documents, and keeps the first few as examples."""
         self.dropped[reason] = self.dropped.get(reason, 0) + len(places)
@@ -125,7 +125,7 @@ def run_chain(steps: tuple[Step, ...], batch: Batch, tally: Tally) -> None:
         judged, going = batch.documents, any(mask.any() for mask in verdict.values())
         why = step.why(batch) if step.why is not None and going else None
         for reason, places in batch.drop(verdict).items():
-            tally.note(reason, judged, places, why)
+            tally.note(reason, judged, places=places, why=why)
         seconds = time.process_time() - started
         tally.step(step.name, before=before, after=_size(batch), s=seconds)
 
@@ -219,7 +219,7 @@ def _filters(build: Build) -> Step:
     def why(batch: Batch) -> Why:
         table = batch.table
         assert table is not None
-        return lambda place, reason: explain(table, place, reason, build)
+        return lambda place, reason: explain(table, place, reason=reason, build=build)
 
     return Step("filters", run, why)
 

@@ -90,7 +90,7 @@ def fates_of(job: Job, number: int, places: Places) -> Fates:
     )
     _note_repeats(job, number, fates)
     if job.build.tokenizer is not None:
-        _note_places(job, number, fates, places)
+        _note_places(job, number, fates=fates, places=places)
     return fates
 
 
@@ -107,7 +107,7 @@ def _note_repeats(job: Job, number: int, fates: Fates) -> None:
         fates.repeats_line[rows[here]] = of["line"]
 
 
-def _note_places(job: Job, number: int, fates: Fates, places: Places) -> None:
+def _note_places(job: Job, number: int, *, fates: Fates, places: Places) -> None:
     """Puts down where the kept ones are; those in no shard were left out by the mix."""
     here = places.of_unit(number)
     rows = fates.unit.survivors["row"][job.store.column("tokenize", number, "survivors")]

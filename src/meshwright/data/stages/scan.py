@@ -69,11 +69,11 @@ def run_scan(job: Job, number: int) -> None:
     with job.store.writing("scan", number, key=key_scan(job, number)) as draft:
         with draft.opened(TEXT) as text, draft.opened(REJECTED) as rejected:
             sink = _Sink(job, text)
-            _read_through(job, unit, sink, _rejecting(job, rejected, sink.rejected))
+            _read_through(job, unit, sink=sink, reject=_rejecting(job, rejected, sink.rejected))
         sink.write(draft, {**_facts(unit, sink), "contents": contents_read(job, number)})
 
 
-def _read_through(job: Job, unit: Unit, sink: _Sink, reject: Callable[[Rejected], None]) -> None:
+def _read_through(job: Job, unit: Unit, *, sink: _Sink, reject: Callable[[Rejected], None]) -> None:
     """Takes every batch of the unit through the chain and into the sink."""
     from meshwright.data.source.reading import read_unit
 

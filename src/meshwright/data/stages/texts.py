@@ -44,7 +44,7 @@ def write_texts(job: Job, folder: Path, places: Places) -> dict[str, Written]:
         name = text_name(number)
         with writing_table(folder / name, TEXT_COLUMNS) as table:
             for group in groups:
-                _append(table, job, group, places)
+                _append(table, job, group=group, places=places)
         assert table.written is not None
         written[name] = table.written
     return written
@@ -84,13 +84,13 @@ def _groups(job: Job) -> Iterator[Group]:
         yield group
 
 
-def _append(table: Table, job: Job, group: Group, places: Places) -> None:
+def _append(table: Table, job: Job, *, group: Group, places: Places) -> None:
     """One row group."""
     arrow = need("pyarrow", "writing parquet")
     shards = strings([shard_name(*s) for s in shards_of(job.store)])
     parts: list[dict[str, Any]] = []
     for unit, survivors, documents in group:
-        shard, document = _places(job, unit, survivors, places)
+        shard, document = _places(job, unit, survivors=survivors, places=places)
         parts.append(
             {
                 "text": _texts(documents),
@@ -116,7 +116,7 @@ def _texts(documents: Documents) -> Any:
 
 
 def _places(
-    job: Job, unit: int, survivors: NDArray[np.int64], places: Places
+    job: Job, unit: int, *, survivors: NDArray[np.int64], places: Places
 ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Shard and number in it of some survivors of a unit, -1 for those in none."""
     if job.build.tokenizer is None:

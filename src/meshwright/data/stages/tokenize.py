@@ -55,7 +55,7 @@ def run_tokenize(job: Job, number: int) -> None:
     with job.store.writing("tokenize", number, key=key) as draft:
         started = time.process_time()
         with growing_column(draft, "tokens", tokenizer.dtype) as tokens:
-            lengths, survivors, text_bytes = _encode(unit, keep, tokenizer, tokens)
+            lengths, survivors, text_bytes = _encode(unit, keep, tokenizer=tokenizer, tokens=tokens)
         _write(draft, lengths, survivors)
         draft.facts.update(
             documents=len(lengths),
@@ -74,7 +74,7 @@ def tokenizer_of(settings: TokenizerSource, _digests: tuple[tuple[str, str], ...
 
 
 def _encode(
-    unit: Scanned, keep: Mask, tokenizer: Tokenizer, tokens: Growing
+    unit: Scanned, keep: Mask, *, tokenizer: Tokenizer, tokens: Growing
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
     """Writes the ids of every kept document; their lengths, places, and bytes of text."""
     lengths: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]

@@ -91,7 +91,7 @@ def read(found: Found, settings: TokenizerSource) -> Vocabulary:
     config = beside(found.folder, "tokenizer_config.json")
     special |= _decoder_of(config)
     return _vocabulary(
-        found, ranks, encoding.pattern, special, shift=0,
+        found, ranks, pattern=encoding.pattern, special=special, shift=0,
         eod=stated(config, "eos_token") or encoding.eod, kept={"pattern": settings.pattern},
     )  # fmt: skip
 
@@ -115,11 +115,13 @@ def read_tekken(found: Found, settings: TokenizerSource) -> Vocabulary:
     if not 0 <= shift < MOST_IDS or len(ranks) != count or {*ranks.values()} != {*range(count)}:
         raise refused(found.path, "lacks some of the ranks that its config states")
     _check(found.path, ranks)
-    return _vocabulary(found, ranks, pattern, special, shift=shift, eod="</s>", kept={})
+    return _vocabulary(
+        found, ranks, pattern=pattern, special=special, shift=shift, eod="</s>", kept={}
+    )
 
 
 def _vocabulary(
-    found: Found, ranks: Mapping[bytes, int], pattern: str, special: Mapping[str, int], *,
+    found: Found, ranks: Mapping[bytes, int], *, pattern: str, special: Mapping[str, int],
     shift: int, eod: str, kept: Mapping[str, str],
 ) -> Vocabulary:  # fmt: skip
     try:

@@ -67,7 +67,7 @@ def with_lines(layout: Layout, wanted: Mask) -> Layout:
         line=documents.line,
         ids=documents.ids,
     )
-    foreign, folded = _moved_foreign(layout.text, start, stop, shift)
+    foreign, folded = _moved_foreign(layout.text, start, stop=stop, shift=shift)
     return Layout(
         text=Text(
             encoded=_joined(layout.text.encoded, start, stop + follows) + bytes(PADDING),
@@ -107,7 +107,7 @@ def _moved_chunks(layout: Layout, wanted: Mask, shift: Offsets) -> tuple[Offsets
 
 
 def _moved_foreign(
-    text: Text, start: Offsets, stop: Offsets, shift: Offsets
+    text: Text, start: Offsets, *, stop: Offsets, shift: Offsets
 ) -> tuple[Offsets, NDArray[np.uint32]]:
     """The foreign characters of lines in their new places, and their folded code points."""
     begin = np.searchsorted(text.foreign, start)

@@ -142,7 +142,7 @@ def repeated_runs(weighed: Weighed, limits: Limits) -> Shares:
         least = min((limits[level] for level in levels if level > n), default=np.inf)
         is_open = (found[n] <= limits[n]) & (found[n] > least)
         members = np.flatnonzero(groups.is_shared & is_open[owner[places]])
-        hashes, places = _longer(weighed, hashes[members], places[members], n)
+        hashes, places = _longer(weighed, hashes[members], places=places[members], n=n)
     return found
 
 
@@ -171,7 +171,7 @@ def _weights_of_runs(weighed: Weighed, n: int) -> Offsets:
     return weighed.total[n:] - weighed.total[:-n]
 
 
-def _longer(weighed: Weighed, hashes: Hashes, places: Offsets, n: int) -> tuple[Hashes, Offsets]:
+def _longer(weighed: Weighed, hashes: Hashes, *, places: Offsets, n: int) -> tuple[Hashes, Offsets]:
     """Runs of n + 1 words whose both runs of n words are among those given."""
     both = np.flatnonzero(np.diff(places) == 1)
     places = places[both]

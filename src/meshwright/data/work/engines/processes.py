@@ -67,14 +67,14 @@ class Processes:
         make, waiting = stage.make, list(reversed(numbers))
         busy: dict[Connection, tuple[_Worker, int]] = {}
         for worker in self._pool:
-            _hand_out(make, waiting, worker, busy)
+            _hand_out(make, waiting, worker=worker, busy=busy)
         while busy:
             for ready in wait(list(busy)):
                 worker, number = busy.pop(ready)  # type: ignore[call-overload]
                 found = _received(worker, number, make)
                 raise_answer(found)
                 on_done(number, found.cpu_s)
-                _hand_out(make, waiting, worker, busy)
+                _hand_out(make, waiting, worker=worker, busy=busy)
 
     def __exit__(self, kind: object, *_raised: object) -> None:
         for worker in self._pool:
@@ -92,6 +92,7 @@ class Processes:
 def _hand_out(
     make: Make,
     waiting: list[int],
+    *,
     worker: _Worker,
     busy: dict[Connection, tuple[_Worker, int]],
 ) -> None:
