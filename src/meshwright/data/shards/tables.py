@@ -55,9 +55,10 @@ class Table:
         self.written: Written | None = None  # once closed
 
     def append(self, columns: Mapping[str, Any]) -> None:
-        """One row group."""
+        """One row group, the same however its columns come in pieces."""
         arrow = need("pyarrow", "writing parquet")
-        self.writer.write_table(arrow.table(dict(columns), schema=self.writer.schema))
+        whole = arrow.table(dict(columns), schema=self.writer.schema).combine_chunks()
+        self.writer.write_table(whole, row_group_size=max(1, len(whole)))
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from meshwright.data.stages.scanned import Scanned
 
 _CLUSTERS = 20  # of duplicates that are named
-_ROWS = 1 << 16  # of a row group at least
+_ROWS = 1 << 16  # of a row group, but the last
 
 
 class Account:
@@ -49,7 +49,7 @@ class Account:
         self.rejected = 0
         self.masked: Counter[str] = Counter()
         self.examples: dict[str, list[dict[str, Any]]] = {}
-        self._content = [xxhash.xxh3_128() for _ in job.inputs]
+        self._content = [(xxhash.xxh3_128(), xxhash.xxh3_128()) for _ in job.inputs]
         counts = [len(job.store.column("scan", unit.number, "survivors")) for unit in job.units]
         self._bounds = bounds_of(np.array(counts, dtype=np.int64))
         self._repeated: NDArray[np.uint32] = np.zeros(self._bounds[-1], dtype=np.uint32)
@@ -69,8 +69,10 @@ class Account:
         for number in np.unique(read["input"]).tolist():
             rows = read[read["input"] == number]
             self.documents[number] += len(rows)
-            self._content[number].update(rows["line"].tobytes() + rows["bytes"].tobytes())
-            self._content[number].update(survivors["key"][passed == number].tobytes())
+            places = np.stack([rows["line"], rows["bytes"]], axis=1, dtype=np.int64)
+            of_read, of_passed = self._content[number]
+            of_read.update(places.tobytes())
+            of_passed.update(survivors["key"][passed == number].tobytes())
 
     def _add_repeats(self, number: int) -> None:
         dropped = dropped_of(self.job, number)
@@ -101,7 +103,9 @@ class Account:
 
     def content(self, number: int) -> str:
         """A digest of what was read and kept of an input, in hexadecimal."""
-        return str(self._content[number].hexdigest())
+        xxhash = need("xxhash", "hashing what was read")
+        of_read, of_passed = self._content[number]
+        return str(xxhash.xxh3_128_hexdigest(of_read.digest() + of_passed.digest()))
 
     def clusters(self) -> list[tuple[int, int, int]]:
         """Input, line and count of duplicates of the documents that were repeated most."""
@@ -143,20 +147,22 @@ def write_documents(job: Job, folder: Path, places: Places) -> tuple[Account, di
             account.add(unit.number, fates)
             waiting.append(words.columns(fates))
             if sum(len(columns["line"]) for columns in waiting) >= _ROWS:
-                _write(table, waiting)
-                waiting = []
-        _write(table, waiting)
+                waiting = [_write(table, waiting, least=_ROWS)]
+        _write(table, waiting, least=1)
     assert table.written is not None
     return account, {names.DOCUMENTS: table.written, **_write_rejected(job, folder)}
 
 
-def _write(table: Table, parts: list[dict[str, Any]]) -> None:
-    """Columns of several units as one row group."""
+def _write(table: Table, parts: list[dict[str, Any]], *, least: int) -> dict[str, Any]:
+    """Row groups of _ROWS rows wherever units end, the last of at least `least`; what is left."""
     arrow = need("pyarrow", "writing parquet")
-    if parts:
-        table.append(
-            {name: arrow.chunked_array([part[name] for part in parts]) for name in COLUMNS}
-        )
+    if not parts:
+        return {}
+    joined = {name: arrow.concat_arrays([part[name] for part in parts]) for name in COLUMNS}
+    while len(joined["line"]) >= least:
+        table.append({name: column.slice(0, _ROWS) for name, column in joined.items()})
+        joined = {name: column.slice(_ROWS) for name, column in joined.items()}
+    return joined
 
 
 class _Words:
