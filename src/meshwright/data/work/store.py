@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
@@ -89,12 +90,15 @@ class Store:
                 return
 
     def column(self, stage: str, number: int, name: str) -> NDArray[Any]:
-        """A column of a finished unit, mapped into memory; an empty one is read."""
+        """A column of a finished unit, mapped into memory; an empty one is read.
+
+        MeshwrightError where it is not as it was written.
+        """
         path = self.folder(stage, number) / f"{name}.npy"
         try:
             return np.load(path, mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
-        except ValueError:  # nothing can be mapped of an empty file
-            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        except (ValueError, EOFError):  # nothing can be mapped of an empty file
+            return _read(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +147,15 @@ def flush(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _read(path: Path) -> NDArray[Any]:
+    """An array from its file, not mapped."""
+    try:
+        return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+    except (ValueError, EOFError) as error:
+        folder = str(path.parent)
+        raise MeshwrightError(
+            f"finished work was damaged: {str(path)!r} cannot be read ({error})",
+            hint=f"remove {folder!r} and run the same command again, or add --fresh",
+        ) from None
