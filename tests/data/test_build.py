@@ -306,10 +306,10 @@ def test_a_part_that_lags_behind_takes_the_output_of_the_others(
     )
     run_stages, made = module.run_stages, []
 
-    def after_the_other(job, engine, on_progress, prepared):
+    def after_the_other(job, engine, **how):
         if engine.board.part.number and not made:
             made.append(build(wanted, engine="inline", part="0/2"))
-        return run_stages(job, engine, on_progress, prepared)
+        return run_stages(job, engine, **how)
 
     monkeypatch.setattr(module, "run_stages", after_the_other)
     assert build(wanted, engine="inline", part="1/2") == made[0]

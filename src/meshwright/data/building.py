@@ -165,9 +165,9 @@ def _make(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> None
         if here:
             prepared.wait()
         if isinstance(engine, Array) and how.part.number:
-            _make_share(job, engine, how, prepared)
+            _make_share(job, engine, how=how, prepared=prepared)
             return
-        report = run_stages(job, engine, how.on_progress, prepared)
+        report = run_stages(job, engine, on_progress=how.on_progress, prepared=prepared)
         for finding in passed_over(report["too_short"]):
             how.on_finding(finding)
         record = _record(job, key, with_content=True)
@@ -179,13 +179,13 @@ def _make(job: Job, folder: Path, how: Running, *, key: str, lock: Path) -> None
     _tidy(job, folder, key)
 
 
-def _make_share(job: Job, engine: Array, how: Running, prepared: Aside) -> None:
+def _make_share(job: Job, engine: Array, *, how: Running, prepared: Aside) -> None:
     """The units of a part that leaves the output to part 0.
 
     One that lags behind may find the output made, and the units it was about to look at removed.
     """
     try:
-        run_stages(job, engine, how.on_progress, prepared)
+        run_stages(job, engine, on_progress=how.on_progress, prepared=prepared)
     except OSError:
         if not engine.is_finished():
             raise
@@ -263,7 +263,7 @@ def prepare(job: Job, on_finding: OnFinding, *, here: bool) -> None:
 
 
 def run_stages(
-    job: Job, engine: Engine, on_progress: OnProgress, prepared: Aside
+    job: Job, engine: Engine, *, on_progress: OnProgress, prepared: Aside
 ) -> dict[str, Any]:
     """Runs every stage; what they did, with the seconds that each took.
 
@@ -273,13 +273,13 @@ def run_stages(
     report: dict[str, Any] = {"stages": {}}
     for place, stage in enumerate(stages, start=1):
         meter = Meter(stage.name, on_progress, place=(place, len(stages)))
-        run_stage(job, stage, engine, meter, prepared)
+        run_stage(job, stage, engine=engine, meter=meter, prepared=prepared)
         prepared.wait()
         report["stages"][stage.name] = meter.facts()
     return report | scan_report(job)
 
 
-def run_stage(job: Job, stage: Stage, engine: Engine, meter: Meter, prepared: Aside) -> None:
+def run_stage(job: Job, stage: Stage, *, engine: Engine, meter: Meter, prepared: Aside) -> None:
     """Makes the units of a stage that are not there yet."""
     weights = stage.units(job)
     judge = Judge(job) if stage.name == "scan" else None

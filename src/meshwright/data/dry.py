@@ -107,7 +107,7 @@ def dry_run(job: Job) -> Projection:
             written = _sizes(folder)
         except OSError as error:
             raise broken_off(error, folder) from error
-        projected = _Projected(job, trial, sample, counted)
+        projected = _Projected(job, trial, sample=sample, counted=counted)
         return projected.result(start_s, seconds, worked=worked, written=written)
 
 
@@ -155,7 +155,7 @@ def _count(trial: Job) -> _Counted:
 class _Projected:
     """The sample scaled to the whole."""
 
-    def __init__(self, job: Job, trial: Job, sample: Sample, counted: _Counted) -> None:
+    def __init__(self, job: Job, trial: Job, *, sample: Sample, counted: _Counted) -> None:
         self.job, self.trial, self.sample, self.counted = job, trial, sample, counted
         scales = [sample.scales.get(kind_of(found)) for found in job.inputs]
         by_document = np.array([scale.documents if scale else 0.0 for scale in scales])

@@ -71,7 +71,7 @@ def jsonl_rows(
             reject(block.first, "too_long", block.lines[0])
             continue
         rows = _rows_at_once(block, fields, loads)
-        yield rows or _rows_one_by_one(block, fields, loads, reject)
+        yield rows or _rows_one_by_one(block, fields, loads=loads, reject=reject)
     return count
 
 
@@ -96,6 +96,7 @@ def _rows_at_once(block: Lines, fields: Fields, loads: Callable[[bytes], Any]) -
 def _rows_one_by_one(
     block: Lines,
     fields: Fields,
+    *,
     loads: Callable[[bytes], Any],
     reject: Callable[[int, str, bytes], None],
 ) -> Rows:

@@ -61,7 +61,7 @@ def survey(
     files: list[tuple[Found, int]] = []
     for number, source in enumerate(sources):
         for name in source.files:
-            found = _found(name, spool, output, findings.append)
+            found = _found(name, spool, output=output, tell=findings.append)
             findings += _repeated(found, number, sources=sources, seen=seen)
             for file in found:
                 if file.identity not in seen:
@@ -77,7 +77,7 @@ def survey(
 
 
 def _found(
-    name: str, spool: Path | None, output: Path | None, tell: Callable[[Finding], None]
+    name: str, spool: Path | None, *, output: Path | None, tell: Callable[[Finding], None]
 ) -> list[Found]:
     try:
         if name == STDIN:

@@ -104,7 +104,7 @@ def url_files(url: str, tell: Callable[[Finding], None]) -> list[Found]:
     system, path = system_of(url)
     try:
         if _has_glob(path) and not system.exists(path):
-            return _matching(system, url, path, tell)
+            return _matching(system, url, path=path, tell=tell)
         facts = system.info(path)
         if facts.get("type") == "directory":
             inside = system.find(path, detail=True)
@@ -124,7 +124,7 @@ def _has_glob(path: str) -> bool:
     return any(sign in path for sign in "*?[")
 
 
-def _matching(system: Any, url: str, path: str, tell: Callable[[Finding], None]) -> list[Found]:
+def _matching(system: Any, url: str, *, path: str, tell: Callable[[Finding], None]) -> list[Found]:
     matches = {
         name: facts
         for name, facts in system.glob(path, detail=True).items()
