@@ -198,9 +198,14 @@ def _check_values(decoder: Decoder, blend: Blend) -> None:
         decoder.refuse(("format",), f"is unknown; this version reads {FORMAT}")
     if not blend.sources:
         decoder.missing(("sources",), hint="write [[sources]] with folder, weight, ...")
+    if blend.seq_len < 1:
+        decoder.refuse(("seq_len",), "is below 1")
     for number, source in enumerate(blend.sources):
         if not 0 < source.weight < 1e18:
             decoder.refuse(("sources", number, "weight"), "is not positive and finite")
+        for name in ("rows", "tokens"):
+            if getattr(source, name) < 1:
+                decoder.refuse(("sources", number, name), "is below 1")
 
 
 def _refused(path: Path, reason: str, *, hint: str = "make the blend again") -> MeshwrightError:

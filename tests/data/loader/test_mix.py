@@ -1,6 +1,7 @@
 """Blends: written, read, refused; and the command that makes them."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -162,3 +163,12 @@ def test_wrong_usage_is_met_with_an_error(two, tmp_path, capsys, options, monkey
 @pytest.fixture
 def two(make_folder):
     return make_folder("a"), make_folder("b", documents=25, shards=1, seed=5)
+
+
+@pytest.mark.parametrize("key", ["rows", "tokens", "seq_len"])
+def test_counts_that_nothing_can_be_divided_by(two, tmp_path, key):
+    path = tmp_path / "blend.toml"
+    text = blend_text(make_blend([str(folder) for folder in two]))
+    path.write_text(re.sub(rf"^{key} = .*", f"{key} = 0", text, flags=re.MULTILINE))
+    with pytest.raises(InvalidInput, match=f"{key} = 0: is below 1"):
+        read_blend(path)
