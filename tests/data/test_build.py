@@ -314,3 +314,22 @@ def test_a_part_that_lags_behind_takes_the_output_of_the_others(
     monkeypatch.setattr(module, "run_stages", after_the_other)
     assert build(wanted, engine="inline", part="1/2") == made[0]
     assert not (tmp_path / "shards" / ".work" / "link").exists()
+
+
+def test_a_part_that_failed_before_another_of_its_run_began_stops_it(
+    corpus, tokenizer_file, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("MESHWRIGHT_RUN", "monday")
+    wanted = settings(corpus, tokenizer_file, tmp_path / "shards")
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "run_stages", _fail)
+        with pytest.raises(MeshwrightError, match="no memory"):
+            build(wanted, engine="inline", part="1/2")
+    started = time.monotonic()
+    with pytest.raises(MeshwrightError, match="part 1 of 2 failed: no memory"):
+        build(wanted, engine="inline", part="0/2")
+    assert time.monotonic() - started < 60
+
+
+def _fail(*_args: object, **_how: object) -> None:
+    raise MeshwrightError("no memory")
