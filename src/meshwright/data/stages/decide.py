@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from itertools import pairwise
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -56,14 +56,16 @@ def key_decide(job: Job, number: int) -> str:
 def run_decide(job: Job, number: int) -> None:
     """Makes the unit of one group."""
     members = _members(job, number)
-    found = repeats(
-        _buckets(job, number),
-        _sets_of(job, members),
-        threshold=job.build.dedup.threshold,
-        most_differing=most_differing(job.build.dedup),
-    )
+    with _sets_of(job, members) as sets:
+        found = repeats(
+            _buckets(job, number),
+            sets,
+            threshold=job.build.dedup.threshold,
+            most_differing=most_differing(job.build.dedup),
+        )
+        rows = _dropped(members, found)
     with job.store.writing("decide", number, key=key_decide(job, number)) as draft:
-        draft.write_column("dropped", rows := _dropped(members, found))
+        draft.write_column("dropped", rows)
         draft.facts.update({"members": len(members), "dropped": len(rows)})
 
 
@@ -106,15 +108,16 @@ class _Sets:
     """The sketches of a group's members, and their sets of shingles end to end."""
 
     sketches: NDArray[np.uint64]
-    hashes: NDArray[np.uint64]
+    hashes: _Room
     bounds: tuple[int, ...]
 
     def shingles(self, document: int) -> NDArray[np.uint64]:
-        return self.hashes[self.bounds[document] : self.bounds[document + 1]]
+        return self.hashes.read(self.bounds[document], self.bounds[document + 1])
 
 
-def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
-    """The sets of a group, in memory, or in a file without a name if they are too large for that.
+@contextlib.contextmanager
+def _sets_of(job: Job, members: NDArray[Any]) -> Iterator[_Sets]:
+    """The sets of a group, in memory, or in a file without a name if they fill half of what may be.
 
     They are brought together because a group may come from more units than files can be open.
     """
@@ -127,13 +130,14 @@ def _sets_of(job: Job, members: NDArray[Any]) -> _Sets:
         ]
         sketches[mine] = sketches_of(scanned(job, unit).bands[survivors], dedup).T
     bounds = bounds_of(sizes)
-    hashes = _room(job, int(bounds[-1]))
-    for mine, unit, survivors in _by_unit(members):
-        column = np.asarray(job.store.column("shingle", unit, "hashes"))
-        starts = job.store.column("shingle", unit, "bounds")[_places(job, unit, survivors)].tolist()
-        for start, first, last in zip(starts, bounds[mine], bounds[mine + 1], strict=True):
-            hashes[first:last] = column[start : start + last - first]
-    return _Sets(sketches=sketches, hashes=hashes, bounds=tuple(bounds.tolist()))
+    with _room(job, int(bounds[-1])) as hashes:
+        for mine, unit, survivors in _by_unit(members):
+            column = np.asarray(job.store.column("shingle", unit, "hashes"))
+            places = _places(job, unit, survivors)
+            starts = job.store.column("shingle", unit, "bounds")[places].tolist()
+            for start, first, last in zip(starts, bounds[mine], bounds[mine + 1], strict=True):
+                hashes.write(first, column[start : start + last - first])
+        yield _Sets(sketches=sketches, hashes=hashes, bounds=tuple(bounds.tolist()))
 
 
 def _by_unit(members: NDArray[Any]) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int32]]]:
@@ -150,15 +154,52 @@ def _places(job: Job, unit: int, survivors: NDArray[np.int32]) -> NDArray[np.int
     return np.searchsorted(job.store.column("shingle", unit, "survivors"), survivors)
 
 
-def _room(job: Job, count: int) -> NDArray[np.uint64]:
-    """An array for so many shingles."""
-    if count * 8 <= job.build.dedup.memory_bytes:
-        return np.empty(count, dtype=np.uint64)
-    with TemporaryFile(dir=job.store.root) as file:
-        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a signal later
-            os.posix_fallocate(file.fileno(), 0, 8 * count)
-        room = np.memmap(file, dtype=np.uint64, mode="w+", shape=(count,))
-    return np.asarray(room)
+class _Room(Protocol):
+    """A place for shingles, by their number."""
+
+    def write(self, first: int, hashes: NDArray[np.uint64]) -> None:
+        """Puts shingles there, the first of them at number `first`."""
+
+    def read(self, first: int, last: int) -> NDArray[np.uint64]:
+        """Those numbered from `first` up to `last`."""
+
+
+class _Memory:
+    """Room in memory."""
+
+    def __init__(self, count: int) -> None:
+        self._hashes = np.empty(count, dtype=np.uint64)
+
+    def write(self, first: int, hashes: NDArray[np.uint64]) -> None:
+        self._hashes[first : first + len(hashes)] = hashes
+
+    def read(self, first: int, last: int) -> NDArray[np.uint64]:
+        return self._hashes[first:last]
+
+
+class _File:
+    """Room in a file without a name; read set by set, as pages of a mapping would count as ours."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, first: int, hashes: NDArray[np.uint64]) -> None:
+        self._file.seek(8 * first)
+        self._file.write(hashes.tobytes())
+
+    def read(self, first: int, last: int) -> NDArray[np.uint64]:
+        self._file.seek(8 * first)
+        return np.frombuffer(self._file.read(8 * (last - first)), dtype=np.uint64)
+
+
+@contextlib.contextmanager
+def _room(job: Job, count: int) -> Iterator[_Room]:
+    """Room for so many shingles."""
+    if count * 8 <= job.build.dedup.memory_bytes // 2:
+        yield _Memory(count)
+    else:
+        with TemporaryFile(dir=job.store.root) as file:
+            yield _File(file)
 
 
 def _dropped(members: NDArray[Any], found: Iterable[Repeat]) -> NDArray[Any]:
