@@ -227,16 +227,17 @@ def test_show_what_became_of_a_document(out: Path, capsys: pytest.CaptureFixture
 
 
 def test_show_what_became_of_a_document_where_there_are_no_tokens(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text":"one"}\n{"text":"one"}\n')
-    printed(capsys, "build", tmp_path / "a.jsonl", "-o", tmp_path / "out", "--quiet")
-    kept = printed(capsys, "show", tmp_path / "out", "--read", "a.jsonl:1").out
+    monkeypatch.chdir(tmp_path)  # names as short as a user's
+    Path("a.jsonl").write_text('{"text":"one"}\n{"text":"one"}\n')
+    printed(capsys, "build", "a.jsonl", "-o", "out", "--quiet")
+    kept = printed(capsys, "show", "out", "--read", "a.jsonl:1").out
     assert "kept: its text is in text-*.parquet" in kept
-    dropped = printed(capsys, "show", tmp_path / "out", "--read", "a.jsonl:2").out
+    dropped = printed(capsys, "show", "out", "--read", "a.jsonl:2").out
     assert "dropped: exact_duplicate" in dropped
     assert "a.jsonl:1, similarity 1.00" in dropped
-    told = printed(capsys, "stats", tmp_path / "out").out
+    told = printed(capsys, "stats", "out").out
     assert "a.jsonl:2 one..." in told
 
 

@@ -37,7 +37,7 @@ def counts(text: str, *kinds: str) -> dict[str, int]:
         ("x@münchen.de y@xn--mnchen-3ya.de", "y@xn--mnchen-3ya.de"),
         ("a..b@site.org", "b@site.org"),
         ("ann@site.org: see x.git", "ann@site.org"),
-        ("scp x ann@site.org:/tmp/y", "ann@site.org"),
+        ("scp x ann@site.org:/srv/y", "ann@site.org"),
     ],
 )
 def test_addresses_are_masked(text: str, address: str) -> None:
