@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -84,6 +85,26 @@ def test_reports_every_mistake_with_its_place():
     assert found["shapes.0.color"] == (7, "is none of the choices", "did you mean blue?")
     assert found["name"][1] == "is missing"
     assert len(found) == len(findings) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("4096.0", "write it as 4096"),
+        ("256e6", "write it as 256000000"),
+        ('"50"', "write it as 50"),
+        ('" -7 "', "write it as -7"),
+        ("4096.5", "write it as 8"),
+        ("1e300", "write it as 8"),
+        ("inf", "write it as 8"),
+        ("nan", "write it as 8"),
+        ('"5_0"', "write it as 8"),
+        ("true", "write it as 8"),
+    ],
+)
+def test_the_whole_number_that_was_meant_is_suggested(text: str, hint: str) -> None:
+    _, findings = read(f'name = "a"\nshapes = []\nlayers = {text}\n')
+    assert [f.hint for f in findings] == [hint]
 
 
 def test_a_number_is_no_truth_value_and_a_huge_one_is_refused():

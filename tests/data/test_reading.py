@@ -83,6 +83,28 @@ rows = 6
     assert "makes 600 hashes a document; at most 512" in hashes
 
 
+def test_weights_that_leave_nothing_for_another_source() -> None:
+    text = """\
+[[source]]
+name = "web"
+files = ["a.jsonl"]
+weight = 2
+[[source]]
+name = "code"
+files = ["b.jsonl"]
+[tokenizer]
+file = "t.json"
+[output]
+folder = "out"
+"""
+    (only,) = refusal(text)
+    assert only.startswith("config.toml:4:1")
+    assert "add up to 2, which leaves nothing for code | give every source a weight" in only
+    for fine in ("weight = 0.5\n", ""):
+        parse_build(text.replace("weight = 2\n", fine))
+    parse_build(text.replace('["b.jsonl"]', '["b.jsonl"]\nweight = 3'))
+
+
 def test_every_value_out_of_range_at_once() -> None:
     text = """\
 validation = 1.0
@@ -155,6 +177,22 @@ def test_sizes_and_counts_as_text(key: str, text: str, value: float) -> None:
 )
 def test_a_share_in_words(text: str, hint: str) -> None:
     (found,) = refusal(f"validation = {text}\n{SMALLEST}")
+    assert found.endswith(f"| {hint}")
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("output.shard_tokens = 256e6", "write it as 256000000"),
+        ("pack.seq_len = 4096.0", "write it as 4096"),
+        ('gopher_quality.min_words = "50"', "write it as 50"),
+        ("validation = 5", "write it as 0.05"),
+        ("validation = 1.0", "write it as 0.001"),
+        ("validation = -1", "write it as 0.001"),
+    ],
+)
+def test_the_number_that_was_meant_is_suggested(line: str, hint: str) -> None:
+    (found,) = refusal(f'input.files = ["a"]\noutput.folder = "b"\n{line}\n')
     assert found.endswith(f"| {hint}")
 
 

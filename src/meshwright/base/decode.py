@@ -9,6 +9,7 @@ the keys best is taken; a NumPy alternative in an annotation is ignored, since a
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import IntEnum
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 REFUSED: Any = object()  # stands for a value that was wrong; its finding has been noted
 LARGEST_INTEGER = 2**63 - 1
+_DIGITS = re.compile(r"[+-]?[0-9]{1,18}")
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text in quotes"}
 _EXAMPLES = {bool: "true or false", int: "it as 8", float: "it as 1.5", str: 'it as "text"'}
 
@@ -140,7 +142,7 @@ class Decoder:
         if wanted is float and type(value) is int and abs(value) <= LARGEST_INTEGER:
             return float(value)
         if type(value) is not wanted:
-            hint = f"write {_EXAMPLES.get(wanted, 'another value')}"
+            hint = f"write {_example(wanted, value)}"
             return self.refuse(key, f"is not {_WORDS.get(wanted, wanted.__name__)}", hint=hint)
         if isinstance(value, float) and not math.isfinite(value):
             return self.refuse(key, "is not a finite number", hint="write a finite number")
@@ -158,6 +160,21 @@ def is_required(field: Field[Any]) -> bool:
 def type_hints(cls: type) -> dict[str, Any]:
     """The resolved annotations of a dataclass; `Mapping` is known even if only for checking."""
     return get_type_hints(cls, localns={"Mapping": Mapping})
+
+
+def _example(wanted: type, value: Any) -> str:
+    """How a value of the wanted kind is written: the whole number that was meant, where clear."""
+    meant = _whole(value) if wanted is int else None
+    return _EXAMPLES.get(wanted, "another value") if meant is None else f"it as {meant}"
+
+
+def _whole(value: Any) -> int | None:
+    """The whole number that 4096.0 or "50" stands for; None where it stands for none."""
+    if isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_INTEGER:
+        return int(value)
+    if isinstance(value, str) and _DIGITS.fullmatch(value.strip()):
+        return int(value)
+    return None
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:

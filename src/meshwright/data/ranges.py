@@ -130,7 +130,12 @@ def _range_problems(build: Build) -> Iterator[Problem]:
         yield from _out_of(key, _value(build, key), least=least, most=most)
     if not 0 <= build.validation < 1:
         reason = "is not a share of the documents from 0 to below 1"
-        yield Problem("validation", build.validation, reason, "write it as 0.001")
+        yield Problem("validation", build.validation, reason, _share_hint(build.validation))
+
+
+def _share_hint(value: float) -> str:
+    """What to write in place of a share that is out of range: 0.05 for 5, which was percent."""
+    return f"write it as {value / 100:g}" if 1 < value < 100 else "write it as 0.001"
 
 
 def _source_problems(build: Build) -> Iterator[Problem]:
@@ -255,6 +260,20 @@ def _combination_problems(build: Build) -> Iterator[Problem]:
             if least > most:
                 reason = f"is more than max_{what} ({most}): no document passes"
                 yield Problem(f"gopher_quality.min_{what}", least, reason, "lower it")
+    if build.tokenizer is not None:  # without one nothing heeds weights, which is told elsewhere
+        yield from _nothing_for_others(build)
+
+
+def _nothing_for_others(build: Build) -> Iterator[Problem]:
+    """Weights that leave no share to the sources without one."""
+    weights = {n: one.weight for n, one in enumerate(build.sources) if one.weight is not None}
+    given = sum(weights.values())
+    if given >= 1 and len(weights) < len(build.sources):
+        others = ", ".join(one.name for one in build.sources if one.weight is None)
+        reason = f"makes the weights given add up to {given:g}, which leaves nothing for {others}"
+        last = max(weights)
+        hint = "give every source a weight, or let them add up to below 1"
+        yield Problem(f"source.{last}.weight", weights[last], reason, hint)
 
 
 def _not_among(key: str, value: Any, choices: Sequence[str]) -> Iterator[Problem]:
