@@ -47,4 +47,4 @@ def test_the_fate_of_a_document_is_spelled_out() -> None:
     origin = Origin(
         input="a", line=1, id="", bytes=1, language="", reason=STEERING, copies=0, **nothing
     )
-    assert "\x1b" not in "".join(map(str, origin_page(Located(origin=origin, why=STEERING))))
+    assert "\x1b" not in "".join(map(str, origin_page("out", Located(origin=origin, why=STEERING))))

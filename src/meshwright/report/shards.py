@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes, format_count, format_number
-from meshwright.base.words import plural
+from meshwright.base.words import plural, shown
 from meshwright.data.reasons import REASONS
+from meshwright.data.shards.aside import SetAside
+from meshwright.data.shards.names import REJECTED
+from meshwright.data.source.rejects import REJECTS
 from meshwright.report.check.visible import harmless
 from meshwright.report.findings import finding_lines, finding_record
 from meshwright.report.mixture import mixture_lines, repeats_of
@@ -382,8 +386,13 @@ def shown_record(shown: Shown) -> dict[str, Any]:
     return asdict(shown)
 
 
-def origin_page(located: Located) -> list[Block]:
+def origin_page(folder: str, located: Located | SetAside) -> list[Block]:
     """What became of a document, for one that is in no shard."""
+    if isinstance(located, SetAside):
+        place = f"{harmless(located.input)}:{located.line}"
+        reason = REJECTS.get(located.reason, harmless(located.reason))
+        begins = f": {harmless(shown(located.excerpt))}" if located.excerpt else ""
+        return [f"{place}{begins}", f"set aside: {reason} ({REJECTED})"]
     origin, split = located.origin, located.split
     lines: list[Block] = [f"{harmless(origin.place)}: {origin.bytes:,} bytes as read"]
     if origin.reason:
@@ -393,13 +402,16 @@ def origin_page(located: Located) -> list[Block]:
         lines.append(f"repeats {other}, similarity {origin.similarity:.2f}")
     if split is not None:
         times = f", {origin.copies} times" if origin.copies > 1 else ""
-        lines.append(f"kept{times}: next: --split {split} --document {located.document}")
+        command = f"meshwright data show {shlex.quote(folder)} --split {split}"
+        lines.append(f"kept{times}: next: {harmless(command)} --document {located.document}")
     elif not origin.reason:
         lines.append("kept: its text is in text-*.parquet, the folder holds no tokens")
     return lines
 
 
-def origin_record(located: Located) -> dict[str, Any]:
+def origin_record(located: Located | SetAside) -> dict[str, Any]:
     """The same for JSON."""
+    if isinstance(located, SetAside):
+        return {**asdict(located), "set_aside": True}
     where = {"split": located.split, "document_of_split": located.document}
     return {**asdict(located.origin), "why": located.why, **where}

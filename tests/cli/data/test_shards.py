@@ -224,6 +224,22 @@ def test_show_what_became_of_a_document(out: Path, capsys: pytest.CaptureFixture
     dropped = printed(capsys, "show", out, "--read", "a.jsonl:9").out
     assert "dropped: exact_duplicate" in dropped
     assert "a.jsonl:4, similarity 1.00" in dropped
+    assert f"kept: next: meshwright data show {out} --split {split} --document" in kept
+
+
+def test_show_that_a_line_was_set_aside(
+    out: Path, built: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (record,) = map(json.loads, (out / "rejected.jsonl").read_text().splitlines())
+    place = f"a.jsonl:{record['line']}"
+    told = printed(capsys, "show", out, "--read", place).out
+    assert "{not json" in told
+    assert "set aside: not valid JSON (rejected.jsonl)" in told
+    found = json.loads(printed(capsys, "show", out, "--read", place, "--json").out)
+    assert found["set_aside"] is True
+    assert (found["line"], found["reason"]) == (record["line"], "json")
+    (built / "rejected.jsonl").write_text("[]\n")
+    assert "rejected.jsonl" in printed(capsys, "show", built, "--read", place, code=2).err
 
 
 def test_show_what_became_of_a_document_where_there_are_no_tokens(

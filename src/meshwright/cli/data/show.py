@@ -75,4 +75,4 @@ def _locate(folder: str, place: str, *, as_json: bool) -> None:
     if as_json:
         output.json(origin_record(located))
     else:
-        output.page(origin_page(located))
+        output.page(origin_page(folder, located))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.needs import need
+from meshwright.data.shards.aside import SetAside, set_aside
 from meshwright.data.shards.damage import damaged
 from meshwright.data.shards.names import DOCUMENTS
 
@@ -62,8 +63,8 @@ def origins(folder: Path, shard: str, documents: Sequence[int]) -> dict[int, Ori
     return found
 
 
-def find(folder: Path, place: str) -> Origin:
-    """What became of the document at file:line; the end of the file's path is enough.
+def find(folder: Path, place: str) -> Origin | SetAside:
+    """What became of the document or line at file:line; the end of the file's path is enough.
 
     MeshwrightError when none was read there.
     """
@@ -79,6 +80,9 @@ def find(folder: Path, place: str) -> Origin:
     for origin in _matching(folder, here, columns=["input", "line"]):
         if origin.input == file or origin.input.endswith(f"/{file}"):
             return origin
+    aside = set_aside(folder, file, int(line))
+    if aside is not None:
+        return aside
     raise MeshwrightError(f"no document was read at {place!r}", hint=_HINT)
 
 

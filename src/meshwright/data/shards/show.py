@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.data.shards.aside import SetAside
 from meshwright.data.shards.folder import Folder, open_folder
 from meshwright.data.shards.manifest import read_manifest
 from meshwright.data.shards.names import DOCUMENTS, SPLITS, TOKENIZER
@@ -114,11 +115,13 @@ def show_document(folder: Path | str, document: int, *, split: str = "train") ->
     )
 
 
-def locate(folder: Path | str, place: str) -> Located:
-    """What became of the document read at file:line."""
+def locate(folder: Path | str, place: str) -> Located | SetAside:
+    """What became of the document read at file:line, or why the line was none."""
     root = Path(folder)
     manifest = read_manifest(root)
     origin = find(root, place)
+    if isinstance(origin, SetAside):
+        return origin
     for split in SPLITS:
         before = 0
         for record in manifest.of_split(split):
