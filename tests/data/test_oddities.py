@@ -31,7 +31,6 @@ def said(size: int = 1000, compression: str = "", **settings: object) -> list[st
         ({"pack": Pack(strategy="padded", layout="rows")}, "pack.strategy, pack.layout"),
         ({"output": TINY}, "output.shard_tokens"),
         ({"sources": (Source(files=("a",), weight=0.5),)}, "source.weight"),
-        ({"mix": Mix(tokens=5)}, "mix"),
         ({"validation": 0.1}, "validation"),
     ],
 )
@@ -39,6 +38,15 @@ def test_what_needs_tokens_without_a_tokenizer(settings: dict[str, object], name
     (only,) = said(**settings)
     assert f"nothing heeds {named} | name one: --tokenizer" in only
     assert said(**(settings | {"output": USUAL}), **TOKENS) == []
+
+
+def test_a_mix_without_weights() -> None:
+    (only,) = said(mix=Mix(tokens=5))
+    assert "nothing heeds mix | name one: --tokenizer" in only
+    (only,) = said(mix=Mix(tokens=5, max_repeats=1), **TOKENS)
+    assert "nothing heeds mix.tokens, mix.max_repeats | give the sources weights" in only
+    weighted = (Source(files=("a",), weight=1.0),)
+    assert said(mix=Mix(tokens=5), sources=weighted, **TOKENS) == []
 
 
 def test_nothing_of_usual_settings() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.units import format_count
-from meshwright.data.settings import Output, Pack
+from meshwright.data.settings import Mix, Output, Pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,6 +25,7 @@ def oddities_of(build: Build, inputs: Sequence[Input]) -> Iterator[Finding]:
     if build.tokenizer is None:
         yield from _without_tokens(build)
     else:
+        yield from _without_weights(build)
         yield from _small_shards(build, inputs)
 
 
@@ -43,6 +44,22 @@ def _without_tokens(build: Build) -> Iterator[Finding]:
         yield _warning(
             f"no tokenizer, so the output is cleaned text and nothing heeds {', '.join(keys)}",
             hint="name one: --tokenizer tokenizer.json",
+        )
+
+
+def _without_weights(build: Build) -> Iterator[Finding]:
+    """Settings of the mix where no source has a weight: all that is kept is used once."""
+    if any(source.weight is not None for source in build.sources):
+        return
+    keys = [
+        f"mix.{field.name}"
+        for field in fields(Mix)
+        if getattr(build.mix, field.name) != field.default
+    ]
+    if keys:
+        yield _warning(
+            f"no source has a weight, so all is used once and nothing heeds {', '.join(keys)}",
+            hint="give the sources weights: weight = 1 for a single [[source]]",
         )
 
 
