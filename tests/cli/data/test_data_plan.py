@@ -163,5 +163,14 @@ def test_a_build_says_what_the_plan_makes_of_it(
     assert run([*arguments, "nowhere.toml"]) == 2
     assert not Path(f"{folder}2").exists()
     capsys.readouterr()
-    assert run([*arguments, plan_file]) == 1
-    assert "--seq-len 8192" in capsys.readouterr().err
+    for more in ([], ["--dry-run"]):
+        assert run([*arguments, plan_file, *more]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "rows of 256 tokens, but the plan trains on 8,192" in err
+        assert "--seq-len 8192" in err
+        assert not Path(f"{folder}2").exists()  # told before anything is built
+    Path(plan_file).write_text(PLAN.replace("8192", "256"))
+    run([*arguments, plan_file])
+    assert Path(f"{folder}2", "manifest.json").is_file()
+    assert "but the plan trains on" not in capsys.readouterr().err

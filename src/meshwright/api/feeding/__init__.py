@@ -1,7 +1,8 @@
 """What a run needs of its data and its storage: `meshwright data plan` as a library.
 
 `plan_data` sizes the corpus, what training reads of it, and what checkpoints write; `data_findings`
-says what the rules have against a folder of shards, alone or under a plan.
+says what the rules have against a folder of shards, alone or under a plan; `row_findings` what can
+be said before there is one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from meshwright.api import read_job
 from meshwright.api.feeding.corpus import DOCUMENT_TOKENS, Corpus, built, planned
-from meshwright.api.feeding.facts import findings_of, findings_without_plan, with_facts
+from meshwright.api.feeding.facts import (
+    findings_of,
+    findings_without_plan,
+    row_findings_of,
+    with_facts,
+)
 from meshwright.api.feeding.reading import Feed, feed_of
 from meshwright.api.feeding.saving import Saves, saves_of
 from meshwright.base.errors import MeshwrightError
@@ -23,7 +29,17 @@ if TYPE_CHECKING:
     from meshwright.base.finding import Finding
     from meshwright.plan.job import Job
 
-__all__ = ["Asked", "Corpus", "DataPlan", "Feed", "Making", "Saves", "data_findings", "plan_data"]
+__all__ = [
+    "Asked",
+    "Corpus",
+    "DataPlan",
+    "Feed",
+    "Making",
+    "Saves",
+    "data_findings",
+    "plan_data",
+    "row_findings",
+]
 
 TEXT_BYTES_PER_TOKEN = 4.0  # English prose by vocabularies of 100,000 ids and more: 4.2 to 4.7
 VOCABULARY = 128_256  # where neither model nor folder says
@@ -113,6 +129,13 @@ def data_findings(data: str | Path | Corpus, job: Job | str | Path | None = None
         return findings_without_plan(corpus)
     known = read_job(job)
     return findings_of(with_facts(known, corpus))
+
+
+def row_findings(seq_len: int, job: Job | str | Path) -> list[Finding]:
+    """What the rules have against rows of so many tokens under a plan: no data need be there."""
+    known = read_job(job)
+    loading = replace(known.workload.loading, packed_seq_len=seq_len)
+    return row_findings_of(replace(known, workload=replace(known.workload, loading=loading)))
 
 
 def _corpus(asked: Asked, job: Job | None, assumed: list[str]) -> Corpus:

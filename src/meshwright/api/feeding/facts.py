@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Of the rules on partitioning, those on what data there is; and every error, which stops the run.
 _ON_SAMPLES = ("DAT131", "DAT144", "DAT149")
 _ON_FILES = ("DAT310",)  # rules that ask for nothing but the files
+_ON_ROWS = ("DAT347",)  # rules that ask for nothing but the length of rows
 # What the loader of `meshwright.data.loader` does, where the plan does not say otherwise.
 _LOADER: dict[str, Any] = {"memory_map": True, "order_recomputable": True}
 
@@ -74,6 +75,14 @@ def _is_on_data(rule: Rule) -> bool:
     if rule.code.startswith("DAT1"):
         return rule.severity is Severity.ERROR or rule.code in _ON_SAMPLES
     return rule.code.startswith("DAT3")
+
+
+def row_findings_of(job: Job) -> list[Finding]:
+    """What the rules on the length of rows alone have against a job that states it."""
+    from meshwright.rules.rule import check, find_rule
+
+    found = check(job, filter(None, map(find_rule, _ON_ROWS)))
+    return [_in_words_of_build(finding, job) for finding in found]
 
 
 def findings_without_plan(corpus: Corpus) -> list[Finding]:

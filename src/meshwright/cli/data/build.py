@@ -12,7 +12,7 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import EXIT_OK, Severity, exit_code
 from meshwright.base.units import parse_duration
 from meshwright.cli import output
-from meshwright.cli.data.judged import PLAN, check_plan, findings_under, tell
+from meshwright.cli.data.judged import PLAN, findings_before, findings_under, tell
 from meshwright.cli.data.options import OPTIONS, settings_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--resume",
     is_flag=True,
-    expose_value=False,
     help="Go on after an interruption; the same without it.",
 )
 @click.option("--fresh", is_flag=True, help="Remove what a build left in the folder, start anew.")
@@ -78,6 +77,7 @@ def build(
     engine: str,
     part: str,
     patience: str,
+    resume: bool,
     fresh: bool,
     reuse: bool,
     dry_run: bool,
@@ -93,12 +93,16 @@ def build(
     config.toml with all settings. Steps are taken in this order: repair, PII, language, filters,
     decontamination, duplicates, tokens, split and shuffle, packing.
     """
+    if resume and fresh:
+        raise MeshwrightError("--fresh leaves nothing to --resume", hint="give one of them")
     settings = settings_of(files, asked)
     if write_config:
         return _write_config(settings, write_config)
+    seq_len = settings.pack.seq_len if settings.tokenizer is not None else None
+    if code := tell(findings_before(seq_len, plan_file)):
+        return code
     if dry_run:
         return _dry_run(settings, workers, as_json=as_json)
-    check_plan(plan_file)
     from meshwright.cli.data.progress import watching
     from meshwright.data.building import DONE
     from meshwright.data.building import build as make

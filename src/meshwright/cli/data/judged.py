@@ -22,12 +22,18 @@ PLAN = click.option(
 )
 
 
-def check_plan(plan_file: str | None) -> None:
-    """Reads the plan, so that what is wrong with it is told before hours of work, not after."""
-    if plan_file is not None:
-        from meshwright import api
+def findings_before(seq_len: int | None, plan_file: str | None) -> Sequence[Finding]:
+    """Reads the plan and says what can be held against rows of `seq_len` tokens before they exist.
 
-        api.read_job(plan_file)
+    So what is wrong is told before hours of work, not after. None where there will be no rows.
+    """
+    if plan_file is None:
+        return ()
+    from meshwright import api
+    from meshwright.api.feeding import row_findings
+
+    job = api.read_job(plan_file)
+    return () if seq_len is None else row_findings(seq_len, job)
 
 
 def findings_under(folder: str, plan_file: str | None) -> Sequence[Finding]:
