@@ -187,6 +187,7 @@ def test_a_share_in_words(text: str, hint: str) -> None:
         ("pack.seq_len = 4096.0", "write it as 4096"),
         ('gopher_quality.min_words = "50"', "write it as 50"),
         ("validation = 5", "write it as 0.05"),
+        ("validation = 1.5", "write it as 0.001"),
         ("validation = 1.0", "write it as 0.001"),
         ("validation = -1", "write it as 0.001"),
     ],

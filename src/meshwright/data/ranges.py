@@ -135,7 +135,8 @@ def _range_problems(build: Build) -> Iterator[Problem]:
 
 def _share_hint(value: float) -> str:
     """What to write in place of a share that is out of range: 0.05 for 5, which was percent."""
-    return f"write it as {value / 100:g}" if 1 < value < 100 else "write it as 0.001"
+    percent = 1 < value < 100 and float(value).is_integer()
+    return f"write it as {value / 100 if percent else 0.001:g}"
 
 
 def _source_problems(build: Build) -> Iterator[Problem]:
