@@ -7,6 +7,7 @@ makes again what depends on them.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ from meshwright.data.work.engines.choice import engine_of
 from meshwright.data.work.engines.inline import Inline
 from meshwright.data.work.keys import key_of
 from meshwright.data.work.libraries import build_versions
-from meshwright.data.work.lock import locked, wait_for_workers
+from meshwright.data.work.lock import kept_if_used, locked, wait_for_workers
 from meshwright.data.work.part import ALONE, Part, parse_part, part_of_array, run_of_parts
 from meshwright.data.work.progress import Meter
 from meshwright.data.work.store import Store
@@ -122,7 +123,11 @@ def build(
     check_build(settings)
     folder = Path(settings.output.folder)
     try:
-        with locked(folder, shared=how.part.count > 1, tell=how.on_finding):
+        alone = how.part.count == 1  # other parts may be about to enter the folder
+        with (
+            kept_if_used(folder) if alone else contextlib.nullcontext(),
+            locked(folder, shared=not alone, tell=how.on_finding),
+        ):
             _build(settings, folder, how)
             manifest = read_manifest(folder)
             for finding in outcome(settings, manifest):
@@ -283,7 +288,12 @@ def run_stage(job: Job, stage: Stage, *, engine: Engine, meter: Meter, prepared:
     """Makes the units of a stage that are not there yet."""
     weights = stage.units(job)
     judge = Judge(job) if stage.name == "scan" else None
-    found = [number for number in weights if stage.is_done(job, number)]
+    found = [
+        number
+        for number in weights
+        if stage.is_done(job, number)
+        and (stage.name == "emit" or job.store.is_whole(stage.name, number))
+    ]
     if judge is not None:
         for number in found:
             judge.hear(number)

@@ -41,6 +41,28 @@ def test_from_flags_to_cleaned_text(raw: Path, capsys) -> None:
     assert "nothing to do" in again.err
 
 
+def test_going_on_and_starting_anew_exclude_each_other(raw: Path, capsys) -> None:
+    assert run(["data", "build", "raw/a.jsonl", "-o", "out", "--resume", "--fresh"]) == 2
+    assert "--fresh leaves nothing to --resume" in capsys.readouterr().err
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_refused_build_leaves_no_folder_of_its_own(raw: Path, capsys, made: bool) -> None:
+    if made:
+        Path("new").mkdir()
+    assert run(["data", "build", "raw/none.jsonl", "-o", "new/out", "--workers", "1"]) == 2
+    assert "none.jsonl" in capsys.readouterr().err
+    assert Path("new").exists() == made
+    assert not Path("new/out").exists()
+
+
+def test_a_refused_build_leaves_the_folder_that_was_there(raw: Path, capsys) -> None:
+    Path("out").mkdir()
+    assert run(["data", "build", "raw/none.jsonl", "-o", "out", "--workers", "1"]) == 2
+    assert os.listdir("out") == []
+
+
 def test_json_on_stdout_alone(raw: Path, capsys) -> None:
     assert run(["data", "build", "raw/a.jsonl", "-o", "out", "--json", "--workers", "1"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -165,17 +165,18 @@ def _dry_run(settings: Build, workers: int | None, *, as_json: bool) -> int:
     """What a sample says of the whole build."""
     from meshwright.data.building import plan_job
     from meshwright.data.dry import dry_run
+    from meshwright.data.outcome import foreseen
     from meshwright.data.work.engines.choice import cores
     from meshwright.report.build import projection_page, projection_record
 
     findings: list[Finding] = []
     found = dry_run(plan_job(settings, on_finding=findings.append))
-    _tell(findings, quiet=False)
+    code = _tell([*findings, *foreseen(settings, found)], quiet=False)
     if as_json:
         output.json(projection_record(found))
     else:
         output.page(projection_page(found, workers=workers or cores()))
-    return EXIT_OK
+    return code
 
 
 def _say(folder: str, manifest: Any, *, built: bool, as_json: bool, quiet: bool) -> None:

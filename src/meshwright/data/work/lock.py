@@ -47,6 +47,19 @@ def locked(
 
 
 @contextlib.contextmanager
+def kept_if_used(folder: Path) -> Iterator[None]:
+    """Removes the folder again, where it was made within and is empty when a build is refused."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        yield
+    except MeshwrightError:
+        with contextlib.suppress(OSError):  # the first that holds something ends it
+            for path in made:
+                path.rmdir()
+        raise
+
+
+@contextlib.contextmanager
 def _held(path: Path, *, shared: bool, tell: Tell) -> Iterator[None]:
     """The lock file, held; the last holder removes it, and a file removed so is made again."""
     while True:
