@@ -114,6 +114,7 @@ def test_the_command(two, tmp_path, capsys):
     assert "70.0%" in printed.out
     assert "30.0%" in printed.out
     assert "warning" not in printed.err
+    assert "nothing repeats within" in printed.out
     assert "epochs" not in printed.out
     assert str(target) in printed.err
     assert read_blend(target).sources[0].weight == 0.7
@@ -122,7 +123,9 @@ def test_the_command(two, tmp_path, capsys):
 def test_the_same_folder_twice_is_told(two, tmp_path, capsys):
     target, one = str(tmp_path / "blend.toml"), str(two[0])
     assert run(["data", "mix", one, str(two[1]), f"{one}/", "-o", target]) == 0
-    told = capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "nothing repeats" not in printed.out
+    told = printed.err
     assert told.count("warning: ") == 1
     assert f"{one}/ holds the same shards as {one}, named before it" in told
 

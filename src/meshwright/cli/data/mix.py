@@ -101,7 +101,8 @@ def _numbers(text: str | None) -> tuple[float, ...]:
 def _record(folders: tuple[str, ...], blend: Blend, tokens: float | None) -> dict[str, Any]:
     """What is printed, as plain values."""
     epochs = blend.epochs(tokens) if tokens is not None else (None,) * len(folders)
-    first = min(1 / passed for passed in blend.epochs(1.0))
+    once = len({source.manifest for source in blend.sources}) == len(blend.sources)
+    first = min(1 / passed for passed in blend.epochs(1.0)) if once else None
     return {
         "sources": [
             {
@@ -138,7 +139,8 @@ def _page(record: Mapping[str, Any]) -> Iterator[Block]:
     ]
     yield table_of((*_COLUMNS, _EPOCHS) if asked else _COLUMNS, rows)
     yield ""
-    yield f"nothing repeats within {format_count(record['tokens_without_repeats'])} tokens"
+    if record["tokens_without_repeats"] is not None:  # None where a folder is named twice
+        yield f"nothing repeats within {format_count(record['tokens_without_repeats'])} tokens"
     yield (
         f"no source is ever more than {record['deviation_rows']:.2f} rows"
         f" of {record['seq_len']:,} tokens off its share"
