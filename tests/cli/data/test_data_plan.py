@@ -107,6 +107,15 @@ def test_wrong_words_are_named(
     assert "internal error" not in err
 
 
+def test_a_blend_is_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    blend = tmp_path / "blend.toml"
+    blend.write_text("format = 1\n")
+    assert run(["data", "plan", "--data", str(blend)]) == 2
+    err = capsys.readouterr().err
+    assert f"{str(blend)!r} is a file, not a folder of shards" in err
+    assert "of a blend, each by itself" in err
+
+
 @pytest.fixture
 def folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """Shards with rows of 256 tokens, of a vocabulary of bytes."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.settings import Output
 from meshwright.data.shards.indexed import HEADER, dtype_for
@@ -93,6 +94,11 @@ def built(folder: Path) -> Corpus:
     """
     from meshwright.data.shards.folder import open_folder
 
+    if folder.is_file():
+        raise MeshwrightError(
+            f"{str(folder)!r} is a file, not a folder of shards",
+            hint="name a folder that meshwright data build made; of a blend, each by itself",
+        )
     opened = open_folder(folder)
     manifest, records = opened.manifest, opened.records
     pieces = sum(record.pieces for record in records)
