@@ -9,6 +9,7 @@ from meshwright.base.finding import Finding, Severity
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from meshwright.data.dry import Projection
     from meshwright.data.settings import Build
     from meshwright.data.shards.manifest import Manifest
 
@@ -18,9 +19,9 @@ _WANTED = 4  # documents that the share of a hint would hold out
 
 def outcome(settings: Build, manifest: Manifest) -> Iterator[Finding]:
     """An error where no document is kept, a warning where the share for validation has none."""
-    kept, read = manifest.counts.get("", 0), sum(manifest.counts.values())
+    kept = manifest.counts.get("", 0)
     if not kept:
-        yield _nothing_kept(settings.output.folder, manifest, read)
+        yield _nothing_kept(settings.output.folder, manifest.counts)
     elif settings.validation and manifest.shards and not manifest.of_split("valid"):
         share = min(0.5, float(f"{_WANTED / kept:.1g}"))
         yield Finding(
@@ -28,6 +29,23 @@ def outcome(settings: Build, manifest: Manifest) -> Iterator[Finding]:
             severity=Severity.WARNING,
             hint=f"a larger share, as --validation {share:g}, or none",
         )
+
+
+def foreseen(settings: Build, found: Projection) -> Iterator[Finding]:
+    """What a dry run finds of that: the error of the build where all of the input was tried.
+
+    A warning where it was a sample. Nothing of input that the build refuses for its bad lines.
+    """
+    kept = round(found.kept * found.documents)
+    if kept or found.refused:
+        return
+    counts = {why: round(share * found.documents) for why, share in found.dropped.items()}
+    nothing = _nothing_kept(settings.output.folder, counts)
+    if found.is_all:
+        yield nothing
+    else:
+        message = f"of the sample: {nothing.message}"
+        yield nothing.replace(message=message, severity=Severity.WARNING)
 
 
 def passed_over(too_short: Mapping[str, int]) -> Iterator[Finding]:
@@ -44,15 +62,16 @@ def passed_over(too_short: Mapping[str, int]) -> Iterator[Finding]:
         )
 
 
-def _nothing_kept(folder: str, manifest: Manifest, read: int) -> Finding:
+def _nothing_kept(folder: str, counts: Mapping[str, int]) -> Finding:
     """The error for an output without a document."""
+    read = sum(counts.values())
     if not read:
         return Finding(
             message="no document was read: the output is empty",
             file=folder,
             hint="see that the input holds text, and that every line of it can be read",
         )
-    gone = sorted(((count, why) for why, count in manifest.counts.items() if why), reverse=True)
+    gone = sorted(((count, why) for why, count in counts.items() if why), reverse=True)
     reasons = ", ".join(f"{why} {count:,}" for count, why in gone[:_SHOWN])
     more = f", and {len(gone) - _SHOWN:,} more reasons" if len(gone) > _SHOWN else ""
     return Finding(

@@ -75,8 +75,8 @@ def test_a_rerun_says_that_nothing_was_done(raw: Path, capsys) -> None:
 
 def test_nothing_kept_is_an_error_that_says_why(raw: Path, capsys) -> None:
     Path("empty.jsonl").write_text('{"text": ""}\n' * 3)
-    for _ in range(2):
-        assert built("empty.jsonl", "-o", "out") == 1
+    for more in (["--dry-run"], [], []):
+        assert built("empty.jsonl", "-o", "out", *more) == 1
         said = capsys.readouterr()
         assert "no document is kept of 3 that were read: empty 3" in said.err
         assert "explain empty" in said.err
@@ -87,8 +87,9 @@ def test_nothing_kept_is_an_error_that_says_why(raw: Path, capsys) -> None:
     assert "no document is kept" in said.err
     assert "nothing to do" not in said.err
     Path("nothing.jsonl").write_text("")
-    assert built("nothing.jsonl", "-o", "none") == 1
-    assert "no document was read" in capsys.readouterr().err
+    for more in (["--dry-run"], []):
+        assert built("nothing.jsonl", "-o", "none", *more) == 1
+        assert "no document was read" in capsys.readouterr().err
 
 
 def test_validation_that_holds_out_nothing_is_a_warning(raw: Path, capsys) -> None:
