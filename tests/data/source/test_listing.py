@@ -206,3 +206,32 @@ def test_a_stamp_changes_with_the_file(folder):
 @pytest.mark.parametrize("name", ["a\0b.jsonl", "x" * 5000, "", "raw/a.jsonl/b", "\ud800.jsonl"])
 def test_names_that_no_file_can_have_are_told(folder, name):
     assert refused(name).message
+
+
+@pytest.mark.parametrize("pattern", ["raw", "raw/**/*.jsonl", "raw/*/*.md"])
+def test_a_folder_that_cannot_be_read_is_told(folder, monkeypatch, pattern):
+    def closed(path, real=os.scandir):
+        if os.path.basename(os.fspath(path)) == "deep":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    def unlisted(path, real=os.listdir):
+        if os.path.basename(os.fspath(path)) == "deep":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    monkeypatch.setattr(os, "listdir", unlisted)
+    finding = refused(pattern)
+    assert "cannot be read: Permission denied" in finding.message
+    assert finding.file.endswith("deep")
+
+
+def test_folders_that_a_pattern_does_not_reach_are_not_looked_into(folder, monkeypatch):
+    def closed(path, real=os.scandir):
+        if os.path.basename(os.fspath(path)) == "deep":
+            raise PermissionError(13, "Permission denied", path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    assert listed("raw/*.jsonl") == ["raw/a.jsonl", "raw/b.jsonl"]

@@ -56,6 +56,7 @@ def files_of(name: str, tell: Callable[[Finding], None], *, output: str = "") ->
 def _matching(pattern: str, tell: Callable[[Finding], None], output: str) -> list[str]:
     """The files that a glob matches; folders that it matches are not gone into."""
     matches = sorted({p for p in glob.iglob(pattern, recursive=True) if not os.path.isdir(p)})
+    _tell_closed(pattern, tell)
     if not matches:
         folder = _existing(os.path.dirname(pattern.partition("*")[0]) or ".")
         tell(no_match(pattern, _names_in(folder), folder))
@@ -111,7 +112,7 @@ def _names_in(folder: str) -> list[str]:
 
 def _in_folder(folder: str, tell: Callable[[Finding], None], output: str) -> list[str]:
     """Every file of a known kind in a folder and those below, but hidden ones."""
-    found = sorted(_walked(folder, set()))
+    found = sorted(_walked(folder, set(), tell))
     paths = without_built(found, named=folder, output=output, tell=tell)
     return chosen(folder, paths, tell)
 
@@ -153,7 +154,9 @@ def chosen(folder: str, paths: list[str], tell: Callable[[Finding], None]) -> li
     return known
 
 
-def _walked(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+def _walked(
+    folder: str, seen: set[tuple[int, int]], tell: Callable[[Finding], None]
+) -> Iterator[str]:
     """The files below a folder; one that links lead to twice is gone into once."""
     try:
         state = os.stat(folder)
@@ -161,14 +164,41 @@ def _walked(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
             return
         seen.add((state.st_dev, state.st_ino))
         names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except OSError:
+    except OSError as error:
+        tell(_closed(folder, error))
         return
     for name in names:
         path = os.path.join(folder, name)
         if os.path.isdir(path):
-            yield from _walked(path, seen)
+            yield from _walked(path, seen, tell)
         else:
             yield path
+
+
+def _closed(folder: str, error: OSError) -> Finding:
+    """A folder that cannot be looked into: what is in it would be missed."""
+    return Finding(
+        message=f"this folder cannot be read: {error.strerror}",
+        file=folder,
+        reason="what is in it would be missed",
+        hint="see its permissions, or name what to read without it",
+    )
+
+
+def _tell_closed(pattern: str, tell: Callable[[Finding], None]) -> None:
+    """Tells of folders that a glob goes through and that cannot be read."""
+    parts = os.path.dirname(pattern).split(os.sep)
+    fixed = next((n for n, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    base = os.sep.join(parts[:fixed]) or (os.sep if pattern.startswith(os.sep) else ".")
+    deepest = len(parts) - fixed if "**" not in parts else None
+
+    def told(error: OSError) -> None:
+        if isinstance(error, PermissionError):  # what is not there is told otherwise
+            tell(_closed(str(error.filename), error))
+
+    for folder, below, _ in os.walk(base, onerror=told):
+        depth = 0 if folder == base else os.path.relpath(folder, base).count(os.sep) + 1
+        below[:] = [name for name in below if not name.startswith(".") and depth != deepest]
 
 
 def _stated(paths: Iterable[str], tell: Callable[[Finding], None]) -> list[Found]:

@@ -2,7 +2,8 @@
 
 A unit is written to a folder of another name, flushed to the disk and renamed; a process that dies
 at any moment leaves either the whole unit or nothing that counts. `unit.json` holds the key of what
-the unit was made from: a unit whose key no longer fits is made again.
+the unit was made from, and what its files are: a unit whose key no longer fits, or of which a byte
+has changed since, is made again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.data.shards.hashed import digest_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -53,6 +55,16 @@ class Store:
         record = self.record(stage, number)
         return record is not None and record.get("key") == key
 
+    def is_whole(self, stage: str, number: int) -> bool:
+        """Whether every file of a unit that is there is as it was written; reads all of them."""
+        record = self.record(stage, number)
+        try:
+            return record is not None and record.get("files") == contents(
+                self.folder(stage, number)
+            )
+        except OSError:
+            return False
+
     @contextlib.contextmanager
     def writing(self, stage: str, number: int, *, key: str) -> Iterator[Draft]:
         """A new unit, which takes its place when the block ends without an exception.
@@ -67,6 +79,7 @@ class Store:
         draft = Draft(part, {"key": key})
         try:
             yield draft
+            draft.facts["files"] = contents(part)
             draft.write_text(_RECORD, json.dumps(draft.facts, indent=1))
             flush(part)
             self._place(part, stage, number, kept_key=None if is_again else key)
@@ -126,6 +139,14 @@ class Draft:
         with (self.folder / name).open("wb") as file:
             yield file
             _sync(file)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The hash (xxh3_128) of each file of a unit but its record."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    names.pop(_RECORD, None)
+    return {name: digest_of(path).xxh3_128 for name, path in names.items()}
 
 
 def writer() -> str:
