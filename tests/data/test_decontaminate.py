@@ -176,3 +176,15 @@ def test_judge_is_what_the_definition_says(
     joined = [" ".join(words) for words in documents]
     expected = [any(run in f" {text} " for run in sought) for text in joined]
     assert dropped(joined, settings) == expected
+
+
+def test_a_test_set_of_another_encoding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.txt"
+    path.write_bytes(
+        "one two three four five six seven eight\n".encode() + "né à\n".encode("latin-1")
+    )
+    with pytest.raises(InvalidInput) as caught:
+        index_of(Decontaminate(files=(str(path),)))
+    [finding] = caught.value.findings
+    assert (finding.line, finding.message) == (2, "not valid UTF-8")
+    assert "iconv" in finding.hint

@@ -11,7 +11,6 @@ from meshwright.data.source.jsonl import Unread, record_of
 from meshwright.data.source.lines import lines_of
 from meshwright.data.source.opening import opened
 from meshwright.data.source.rejects import REJECTS
-from meshwright.data.source.text import repaired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +36,7 @@ def records_of(source: Input, limits: Limits) -> Iterator[dict[str, Any]]:
                     raise _bad(source.path, number, "too_long")
                 if source.format == "text":
                     if line.strip():
-                        yield {"text": repaired(line).decode().strip("\ufeff\r")}
+                        yield {"text": _decoded(line, source.path, number)}
                     continue
                 try:
                     record = record_of(line, None, loads)
@@ -47,8 +46,18 @@ def records_of(source: Input, limits: Limits) -> Iterator[dict[str, Any]]:
                     yield record
 
 
+def _decoded(line: bytes, path: str, number: int) -> str:
+    """A line of text; one that is mended would be found in no document."""
+    try:
+        return line.decode().strip("\ufeff\r")
+    except UnicodeDecodeError:
+        raise _bad(path, number, "encoding") from None
+
+
 def _bad(path: str, line: int, reason: str) -> InvalidInput:
     hint = "mend the line or take it out"
+    if reason == "encoding":
+        hint = "make it UTF-8: iconv -f latin1 -t utf-8 OLD > NEW"
     return InvalidInput(
         [Finding(message=REJECTS[reason], file=path, line=line, reason=reason, hint=hint)]
     )
