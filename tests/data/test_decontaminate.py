@@ -180,9 +180,7 @@ def test_judge_is_what_the_definition_says(
 
 def test_a_test_set_of_another_encoding_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
-    path.write_bytes(
-        "one two three four five six seven eight\n".encode() + "né à\n".encode("latin-1")
-    )
+    path.write_bytes(b"one two three four five six seven eight\n" + "né à\n".encode("latin-1"))
     with pytest.raises(InvalidInput) as caught:
         index_of(Decontaminate(files=(str(path),)))
     [finding] = caught.value.findings
