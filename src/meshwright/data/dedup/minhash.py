@@ -118,8 +118,8 @@ def _repeated(
     """The value of the document of each shingle from `start` to `stop`."""
     first = int(np.searchsorted(bounds, start, side="right")) - 1
     last = int(np.searchsorted(bounds, stop, side="left"))
-    counts = np.diff(np.clip(bounds[first : last + 1], start, stop))
-    return np.repeat(values[first:last], counts)
+    edges: NDArray[np.int64] = np.clip(bounds[first : last + 1], start, stop)
+    return np.repeat(values[first:last], edges[1:] - edges[:-1])
 
 
 def _filled(minima: Hashes, hashes: Hashes, bounds: Bounds) -> Hashes:

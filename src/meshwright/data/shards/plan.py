@@ -78,13 +78,14 @@ def read_column(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 def header_of(dtype: np.dtype[Any], count: int) -> bytes:
     """How a .npy file with one column begins."""
+    npy: Any = np.lib.format  # typed in some versions of NumPy alone
     described = {
-        "descr": np.lib.format.dtype_to_descr(dtype),  # type: ignore[no-untyped-call]
+        "descr": npy.dtype_to_descr(dtype),
         "fortran_order": False,
         "shape": (count,),
     }
     file = BytesIO()
-    np.lib.format.write_array_header_1_0(file, described)  # type: ignore[no-untyped-call]
+    npy.write_array_header_1_0(file, described)
     return file.getvalue()
 
 

@@ -68,7 +68,9 @@ def read(documents: Documents) -> Text:
 def decoded(text: NDArray[np.uint8], leads: Offsets) -> tuple[Offsets, Offsets]:
     """Code points of the characters that begin at `leads`; how many bytes more each has."""
     first = text[leads]
-    codes = first & np.where(first < 0xE0, 0x1F, np.where(first < 0xF0, 0x0F, 0x07))
+    codes = first.astype(np.int64) & np.where(
+        first < 0xE0, 0x1F, np.where(first < 0xF0, 0x0F, 0x07)
+    )
     extra = np.zeros(len(leads), dtype=np.int64)
     for further, threshold in ((1, 0xC0), (2, 0xE0), (3, 0xF0)):
         at = np.flatnonzero(first >= threshold)

@@ -45,7 +45,8 @@ class Growing:
             "fortran_order": False,
             "shape": (self.count,),
         }
-        npy.write_array_header_1_0(self._file, described)  # type: ignore[no-untyped-call]
+        write: Any = npy.write_array_header_1_0  # typed in some versions of NumPy alone
+        write(self._file, described)
 
 
 @contextlib.contextmanager
