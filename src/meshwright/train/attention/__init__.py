@@ -1,0 +1,1 @@
+"""Attention for transformers' models: documents, windows, sinks, and sequences cut over ranks."""

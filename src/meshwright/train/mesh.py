@@ -1,0 +1,138 @@
+"""The device meshes of a plan: which rank stands where on which axis.
+
+Two meshes lie over the same ranks, slowest dim first. The dense one is (pp, dp_replicate, dp_shard,
+cp, tp); the expert one (pp, dp_replicate, efsdp, ep, etp), which folds ep and etp over dp, cp and
+tp as Megatron does. "fsdp" is dp_shard and cp in one (dense parameters are sharded over it),
+"batch" is dp_replicate, dp_shard and cp in one (tokens differ along it).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+    from meshwright.plan.plan import Plan
+
+DENSE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+EXPERT = ("pp", "dp_replicate", "efsdp", "ep", "etp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Degrees:
+    """Sizes of every axis of one plan."""
+
+    pp: int
+    dp_replicate: int
+    dp_shard: int
+    cp: int
+    tp: int
+    efsdp: int
+    ep: int
+    etp: int
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that the plan occupies."""
+        return self.pp * self.dp_replicate * self.dp_shard * self.cp * self.tp
+
+    def of(self, axes: tuple[str, ...]) -> tuple[int, ...]:
+        """Sizes along `axes`."""
+        return tuple(getattr(self, axis) for axis in axes)
+
+
+def degrees_of(plan: Plan) -> Degrees:
+    """The axes of one plan; MeshwrightError where they do not fold over the same ranks.
+
+    Without ZeRO (stage 0) nothing is sharded, so every replica is one of dp_replicate.
+    """
+    dp, cp, tp = int(plan.dp), int(plan.cp), int(plan.tp)
+    replicate = dp if int(plan.zero_stage) == 0 else int(plan.dp_replicate)
+    ep, etp = int(plan.ep), int(plan.etp)
+    if dp % replicate:
+        raise MeshwrightError(
+            f"dp_replicate {replicate} does not divide dp {dp}",
+            hint=f"set plan.dp_replicate to a divisor of {dp}",
+        )
+    ranks = dp // replicate * cp * tp
+    if ranks % (ep * etp):
+        raise MeshwrightError(
+            f"ep * etp = {ep * etp} does not divide the {ranks} ranks of dp_shard * cp * tp",
+            hint="choose plan.ep and plan.etp so that their product divides it",
+        )
+    return Degrees(
+        pp=int(plan.pp),
+        dp_replicate=replicate,
+        dp_shard=dp // replicate,
+        cp=cp,
+        tp=tp,
+        efsdp=ranks // (ep * etp),
+        ep=ep,
+        etp=etp,
+    )
+
+
+class Mesh:
+    """Both meshes of a plan on this rank; needs an initialized default process group."""
+
+    def __init__(self, plan: Plan, *, device_type: str) -> None:
+        self.degrees = degrees_of(plan)
+        self.device_type = device_type
+        self.dense = init_device_mesh(device_type, self.degrees.of(DENSE), mesh_dim_names=DENSE)
+
+    @cached_property
+    def expert(self) -> DeviceMesh:
+        """The mesh of the experts; the same as the dense one where nothing folds."""
+        return init_device_mesh(self.device_type, self.degrees.of(EXPERT), mesh_dim_names=EXPERT)
+
+    @cached_property
+    def fsdp(self) -> DeviceMesh:
+        """dp_shard and cp in one dim."""
+        return self.dense["dp_shard", "cp"]._flatten("fsdp")
+
+    @cached_property
+    def batch(self) -> DeviceMesh:
+        """Every rank that sees other tokens, in one dim."""
+        return self.dense["dp_replicate", "dp_shard", "cp"]._flatten("batch")
+
+    def dim(self, axis: str) -> DeviceMesh:
+        """The one-dimensional mesh of an axis, "fsdp" and "batch" among them."""
+        if axis in ("fsdp", "batch"):
+            flat: DeviceMesh = getattr(self, axis)
+            return flat
+        return self.dense[axis] if axis in DENSE else self.expert[axis]
+
+    def size(self, axis: str) -> int:
+        """Ranks along an axis."""
+        if axis == "fsdp":
+            return self.degrees.dp_shard * self.degrees.cp
+        if axis == "batch":
+            return self.degrees.dp_replicate * self.degrees.dp_shard * self.degrees.cp
+        size: int = getattr(self.degrees, axis)
+        return size
+
+    def rank(self, axis: str) -> int:
+        """This rank's place along an axis."""
+        place: int = self.dim(axis).get_local_rank()
+        return place
+
+    def group(self, axis: str) -> ProcessGroup:
+        """The process group along an axis."""
+        return self.dim(axis).get_group()
+
+    @property
+    def dp_size(self) -> int:
+        """Replicas that read different rows."""
+        return self.degrees.dp_replicate * self.degrees.dp_shard
+
+    @property
+    def dp_rank(self) -> int:
+        """This rank's place among them."""
+        return self.rank("dp_replicate") * self.degrees.dp_shard + self.rank("dp_shard")

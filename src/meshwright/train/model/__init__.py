@@ -1,0 +1,1 @@
+"""The model itself: transformers' configuration, its first values, weights from files."""

@@ -1,0 +1,1 @@
+"""How one stage is cut over the ranks: one file per axis, each with `apply(stage, ...)`."""
