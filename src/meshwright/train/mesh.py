@@ -1,9 +1,9 @@
 """The device meshes of a plan: which rank stands where on which axis.
 
-Two meshes lie over the same ranks, slowest dim first. The dense one is (pp, dp_replicate, dp_shard,
-cp, tp); the expert one (pp, dp_replicate, efsdp, ep, etp), which folds ep and etp over dp, cp and
-tp as Megatron does. "fsdp" is dp_shard and cp in one (dense parameters are sharded over it),
-"batch" is dp_replicate, dp_shard and cp in one (tokens differ along it).
+Three meshes lie over the same ranks, slowest dim first. Dense parameters are cut over (pp,
+dp_replicate, fsdp, tp), where "fsdp" is dp_shard and cp in one; experts over (pp, dp_replicate,
+efsdp, ep, etp), which folds ep and etp over dp, cp and tp as Megatron does; sequences over (pp,
+dp_replicate, dp_shard, cp, tp). "batch" is dp_replicate and fsdp in one: tokens differ along it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from meshwright.plan.plan import Plan
 
-DENSE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
+DENSE = ("pp", "dp_replicate", "fsdp", "tp")
+SEQUENCE = ("pp", "dp_replicate", "dp_shard", "cp", "tp")
 EXPERT = ("pp", "dp_replicate", "efsdp", "ep", "etp")
 
 
@@ -37,6 +38,11 @@ class Degrees:
     efsdp: int
     ep: int
     etp: int
+
+    @property
+    def fsdp(self) -> int:
+        """Ranks that dense parameters are sharded over."""
+        return self.dp_shard * self.cp
 
     @property
     def world_size(self) -> int:
@@ -80,7 +86,7 @@ def degrees_of(plan: Plan) -> Degrees:
 
 
 class Mesh:
-    """Both meshes of a plan on this rank; needs an initialized default process group."""
+    """The meshes of a plan on this rank; needs an initialized default process group."""
 
     def __init__(self, plan: Plan, *, device_type: str) -> None:
         self.degrees = degrees_of(plan)
@@ -89,37 +95,40 @@ class Mesh:
 
     @cached_property
     def expert(self) -> DeviceMesh:
-        """The mesh of the experts; the same as the dense one where nothing folds."""
+        """The mesh that experts are cut over."""
         return init_device_mesh(self.device_type, self.degrees.of(EXPERT), mesh_dim_names=EXPERT)
 
     @cached_property
-    def fsdp(self) -> DeviceMesh:
-        """dp_shard and cp in one dim."""
-        return self.dense["dp_shard", "cp"]._flatten("fsdp")
+    def sequence(self) -> DeviceMesh:
+        """The mesh that sequences are cut over."""
+        sizes = self.degrees.of(SEQUENCE)
+        return init_device_mesh(self.device_type, sizes, mesh_dim_names=SEQUENCE)
 
     @cached_property
     def batch(self) -> DeviceMesh:
         """Every rank that sees other tokens, in one dim."""
-        return self.dense["dp_replicate", "dp_shard", "cp"]._flatten("batch")
+        return self.dense["dp_replicate", "fsdp"]._flatten("batch")
 
     def dim(self, axis: str) -> DeviceMesh:
         """The one-dimensional mesh of an axis, "fsdp" and "batch" among them."""
-        if axis in ("fsdp", "batch"):
-            flat: DeviceMesh = getattr(self, axis)
-            return flat
-        return self.dense[axis] if axis in DENSE else self.expert[axis]
+        if axis == "batch":
+            return self.batch
+        if axis in DENSE:
+            return self.dense[axis]
+        return self.expert[axis] if axis in EXPERT else self.sequence[axis]
 
     def size(self, axis: str) -> int:
         """Ranks along an axis."""
-        if axis == "fsdp":
-            return self.degrees.dp_shard * self.degrees.cp
         if axis == "batch":
-            return self.degrees.dp_replicate * self.degrees.dp_shard * self.degrees.cp
+            return self.degrees.dp_replicate * self.degrees.fsdp
         size: int = getattr(self.degrees, axis)
         return size
 
     def rank(self, axis: str) -> int:
         """This rank's place along an axis."""
+        if axis in ("dp_shard", "cp"):  # no group is made for what arithmetic says
+            dp_shard, cp = divmod(self.rank("fsdp"), self.degrees.cp)
+            return cp if axis == "cp" else dp_shard
         place: int = self.dim(axis).get_local_rank()
         return place
 

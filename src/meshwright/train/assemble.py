@@ -1,0 +1,110 @@
+"""From a configuration and a plan to the stages of this rank, cut, sharded and given their values.
+
+The order matters: tensor and expert parallelism cut parameters while the model is on the meta
+device, recomputation wraps layers, FSDP2 shards what is left, and only then is memory taken, for
+this rank's share alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from meshwright.base.noun import dataclass
+from meshwright.train.adapters.attention import ATTENTION, register
+from meshwright.train.parallel import expert, pipeline, recompute, sharding, tensor
+from meshwright.train.stage import Slices, Stage
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from meshwright.model.architecture import Model
+    from meshwright.plan.plan import Plan
+    from meshwright.train.mesh import Mesh
+    from meshwright.train.numbers import Numbers
+    from meshwright.train.stage import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blueprint:
+    """What is built: `config` is transformers' configuration, `model` our reading of the same.
+
+    `experts` is transformers' implementation of the experts ("eager", "grouped_mm"); `routing`
+    is "learned", or "balanced" where data-dependent shapes cannot be had (fake tensors).
+    """
+
+    config: Any
+    model: Model
+    plan: Plan
+    numbers: Numbers
+    seq_len: int
+    cp_slices: str = "zigzag"
+    experts: str = "grouped_mm"
+    routing: str = "learned"
+    compile: bool = False
+
+
+def assemble(blueprint: Blueprint, mesh: Mesh) -> list[Stage]:
+    """The stages of this rank on the meta device, cut by every axis; `materialize` comes next."""
+    register()
+    slices = slices_of(blueprint, mesh)
+    plan = blueprint.plan
+    places = pipeline.places_of(blueprint.model, plan, pp_rank=mesh.rank("pp"))
+    return [_stage(blueprint, mesh, place, slices) for place in places]
+
+
+def bare_model(blueprint: Blueprint) -> nn.Module:
+    """The whole transformers model on the meta device, with our attention."""
+    config = blueprint.config
+    config._attn_implementation = ATTENTION
+    config._experts_implementation = blueprint.experts
+    config.use_cache = False
+    with torch.device("meta"):
+        lm = AutoModelForCausalLM.from_config(config, dtype=blueprint.numbers.parameters)
+    return lm.train()
+
+
+def _stage(blueprint: Blueprint, mesh: Mesh, place: Place, slices: Slices) -> Stage:
+    plan = blueprint.plan
+    stage = Stage(bare_model(blueprint), place, slices=slices, loss_chunks=int(plan.loss_chunks))
+    if mesh.size("tp") > 1:
+        tensor.apply(
+            stage,
+            mesh.dim("tp"),
+            sequence_parallel=bool(plan.sequence_parallel),
+            vocab_parallel=bool(plan.vocab_parallel),
+            loss_parallel=bool(plan.loss_parallel and plan.vocab_parallel),
+        )
+    if blueprint.model.is_moe:
+        expert.apply(stage, mesh, routing=blueprint.routing)
+    recompute.apply(stage, plan)
+    if blueprint.compile:
+        for layer in stage.layers:
+            layer.compile()
+    sharding.apply(stage, mesh, plan, numbers=blueprint.numbers)
+    return stage
+
+
+def slices_of(blueprint: Blueprint, mesh: Mesh) -> Slices:
+    """Which positions of every row this rank holds, and all others of its cp group."""
+    length, cp = blueprint.seq_len, mesh.size("cp")
+    every = cut(torch.arange(length), cp=cp, how=blueprint.cp_slices)
+    mine = every[mesh.rank("cp")].contiguous().to(mesh.device_type)
+    if cp == 1:
+        return Slices(positions=mine)
+    return Slices(
+        positions=mine,
+        cp_group=mesh.group("cp"),
+        cp_method=int(blueprint.plan.context_parallel),
+        all_positions=every.to(mesh.device_type),
+    )
+
+
+def cut(values: Tensor, *, cp: int, how: str) -> Tensor:
+    """[cp, s/cp] slices of values [s]: "contiguous", or head and tail as the loader's "zigzag"."""
+    if how == "contiguous" or cp == 1:
+        return values.reshape(cp, -1)
+    chunks = values.reshape(2 * cp, -1)
+    return torch.stack([torch.cat([chunks[r], chunks[2 * cp - 1 - r]]) for r in range(cp)])

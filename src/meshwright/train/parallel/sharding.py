@@ -1,0 +1,87 @@
+"""Data parallelism: FSDP2 over the mesh's "fsdp" dim, replicated over dp_replicate.
+
+ZeRO in FSDP2's terms. Stage 3 gathers parameters for every use (`reshard_after_forward`), or keeps
+them from forward to backward. Stages 1 and 2 gather once a step and keep them; stage 2 scatters the
+gradients of every micro-batch, stage 1 those of the step. Stage 0 shards over nothing: every
+replica is one of dp_replicate. Gradients come out as means over the ranks that saw other tokens;
+the engine's loss is scaled up by as much, so that they are sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+)
+
+from meshwright.train.parallel.expert import expert_modules
+
+if TYPE_CHECKING:
+    from torch import nn
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from meshwright.plan.plan import Plan
+    from meshwright.train.mesh import Mesh
+    from meshwright.train.numbers import Numbers
+    from meshwright.train.stage import Stage
+
+
+def is_wrapped(mesh: Mesh, numbers: Numbers) -> bool:
+    """Whether FSDP2 is needed: several replicas, or layers that run in another format."""
+    return mesh.size("batch") > 1 or numbers.mixed
+
+
+def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
+    """Shards a stage: embedding, every layer, then what is left (final norm and head)."""
+    if not is_wrapped(mesh, numbers):
+        return
+    common = _options(plan, numbers)
+    keep = int(plan.zero_stage) < 3 or not plan.reshard_after_forward
+    experts = expert_modules(stage)
+    for module in experts:
+        fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **common)
+    dense = _mesh(mesh, "fsdp")
+    embedding = getattr(stage.lm.model, "embed_tokens", None)
+    tied = bool(stage.lm.config.tie_word_embeddings) and stage.place.is_last
+    if embedding is not None and not tied:  # a tied one is used again by the head
+        fully_shard(embedding, mesh=dense, reshard_after_forward=not keep, **common)
+    for layer in stage.layers:
+        fully_shard(layer, mesh=dense, reshard_after_forward=not keep, **common)
+    fully_shard(stage, mesh=dense, reshard_after_forward=False, **common)
+
+
+def _mesh(mesh: Mesh, shard: str) -> DeviceMesh:
+    """The mesh to shard over, two-dimensional where it is replicated too."""
+    if mesh.size("dp_replicate") == 1:
+        return mesh.dim(shard)
+    source = mesh.dense if shard == "fsdp" else mesh.expert
+    return source["dp_replicate", shard]
+
+
+def _options(plan: Plan, numbers: Numbers) -> dict[str, Any]:
+    policy = MixedPrecisionPolicy(
+        param_dtype=numbers.compute if numbers.mixed else None,
+        reduce_dtype=numbers.reduce if numbers.mixed else None,
+        cast_forward_inputs=numbers.mixed,
+    )
+    offload = CPUOffloadPolicy(pin_memory=False) if plan.offload_params else OffloadPolicy()
+    return {"mp_policy": policy, "offload_policy": offload}
+
+
+def before_microbatch(stage: nn.Module, plan: Plan, *, is_last: bool) -> None:
+    """Sets what a backward pass outside a pipeline does with gradients and gathered parameters."""
+    if not isinstance(stage, FSDPModule):
+        return
+    stage.set_requires_gradient_sync(is_last or int(plan.zero_stage) >= 2)
+    stage.set_is_last_backward(is_last)
+    stage.set_reshard_after_backward(is_last or int(plan.zero_stage) >= 3)
+
+
+def expert_gradient_scale(mesh: Mesh) -> float:
+    """What turns FSDP2's mean over an expert's replicas into the mean over all other tokens."""
+    return mesh.size("efsdp") * mesh.size("dp_replicate") / mesh.size("batch")
