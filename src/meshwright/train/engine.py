@@ -98,11 +98,12 @@ class Engine:
         self.scale = 1.0
         if len(self.stages) > 1 or self.mesh.size("pp") > 1:
             losses = self._pipeline(len(micro_batches)).evaluate(**_stacked(micro_batches))
-            return losses.sum().to(self.device, self._wide)
+            return losses.sum().to(self.device, self.wide)
         return torch.stack([self._loss(batch) for batch in micro_batches]).sum()
 
     @property
-    def _wide(self) -> torch.dtype:
+    def wide(self) -> torch.dtype:
+        """What losses and norms are summed in."""
         return wide_dtype(self.blueprint.numbers.compute)
 
     def _means(self) -> float:
@@ -112,7 +113,7 @@ class Engine:
 
     def _accumulated(self, micro_batches: Sequence[dict[str, Tensor]]) -> Tensor:
         """One stage, one micro-batch after the other."""
-        total = torch.zeros((), device=self.device, dtype=self._wide)
+        total = torch.zeros((), device=self.device, dtype=self.wide)
         for index, batch in enumerate(micro_batches):
             is_last = index == len(micro_batches) - 1
             sharding.before_microbatch(self.stages[0], self.plan, is_last=is_last)
@@ -126,7 +127,7 @@ class Engine:
 
     def _pipelined(self, micro_batches: Sequence[dict[str, Tensor]]) -> Tensor:
         losses = self._pipeline(len(micro_batches)).step(**_stacked(micro_batches))
-        return losses.sum().to(self.device, self._wide)
+        return losses.sum().to(self.device, self.wide)
 
     def _pipeline(self, count: int) -> Pipeline:
         """The schedule for so many micro-batches, made once."""
