@@ -12,7 +12,8 @@ HEAVY = ("numpy", "rich", "yaml", "msgspec", "torch", "scipy", "pandas")
 
 
 def imported_by(code):
-    script = f"import sys\n{code}\nprint('\\n'.join(sys.modules))"
+    script = f"import sys\nsys.stdout = sys.stderr\n{code}\n"
+    script += "print('\\n'.join(sys.modules), file=sys.__stdout__)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
@@ -48,6 +49,13 @@ def cpu_seconds(arguments, *, runs=3):
     return least
 
 
-@pytest.mark.parametrize(("arguments", "limit_s"), [(["--version"], 0.1), (["--help"], 0.12)])
-def test_start_up_is_quick(arguments, limit_s):
-    assert cpu_seconds(arguments) < limit_s
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_start_up_is_quick(argument):
+    assert cpu_seconds([argument]) < 0.5  # 0.05 where nothing else runs
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_start_up_loads_few_modules(argument):
+    """Some 90, which no noise changes; a single heavy package adds more than a hundred."""
+    run = f"from meshwright.cli.main import run\nrun([{argument!r}])"
+    assert len(imported_by(run) - imported_by("")) < 150

@@ -18,6 +18,16 @@ from meshwright.report.terminal import draw
 PLAN = ["plan", "llama-3-8b", "--gpu", "H100:8", "--seq-len", "2048", "--global-batch", "64"]
 PLAN += ["--pin", "cp=1", "--pin", "pp=1", "--top", "1"]
 COMMAND = [sys.executable, "-m", "meshwright"]
+TELLING = """
+import sys
+from meshwright.__main__ import main
+loaded = "meshwright.cli.main"  # from here on interrupts are the command's
+def tell(what, of):
+    if what == "import" and of[0] == loaded:
+        print("up", flush=True)
+sys.addaudithook(tell)
+main()
+"""
 needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 
 
@@ -101,9 +111,8 @@ def test_an_interrupt_ends_quietly(delay, tmp_path):
     """At any moment: 130, no traceback, and a file that is whole if it is there."""
     arguments = ["plan", "deepseek-v3", "--gpu", "H800:8", "--nodes", "256", "--seq-len", "4096"]
     arguments += ["--global-batch", "63Mtok", "--exhaustive", "--write", str(tmp_path / "p.toml")]
-    started = "import sys; print('up', flush=True); from meshwright.__main__ import main; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", started, *arguments],
+        [sys.executable, "-c", TELLING, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -121,16 +121,19 @@ def test_an_empty_schedule_takes_no_time():
     assert simulate([[], []], Durations(seconds=seconds)).makespan_s == 0.0
 
 
-def test_a_large_plan_is_quick():
-    # 65,536 operations; far below the limit of two seconds even on a busy machine
-    import time
-
-    lists = operations(Schedule.ONE_F_ONE_B, pp=16, vpp=8, num_microbatches=256)
+def test_a_large_plan_is_quick(assert_linear):
     seconds = uniform_durations(16, 8, forward_s=1.0, backward_s=1.0, weight_s=1.0)
-    before = time.process_time()
-    timeline = simulate(lists, Durations(seconds=seconds))
-    assert time.process_time() - before < 2.0
-    assert timeline.makespan_s == 256 * 8 * 3 + 15 * 3
+
+    def simulating(num_microbatches):
+        lists = operations(Schedule.ONE_F_ONE_B, pp=16, vpp=8, num_microbatches=num_microbatches)
+
+        def simulated():
+            timeline = simulate(lists, Durations(seconds=seconds))
+            assert timeline.makespan_s == num_microbatches * 8 * 3 + 15 * 3
+
+        return simulated
+
+    assert_linear(simulating, 256, limit_s=5)  # 65,536 operations: 0.2 where nothing else runs
 
 
 def test_split_backward_lets_the_gradient_leave_early():

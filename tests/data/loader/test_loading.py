@@ -117,11 +117,11 @@ def test_waits_are_measured(folder):
         assert loader.waits.share == 0
         for _ in range(6):
             next(loader)
-            time.sleep(0.02)
+            time.sleep(0.05)
         waits = loader.waits
     assert waits.steps == 6
     assert waits.first_s > 0
-    assert waits.elapsed_s > 0.1
+    assert waits.elapsed_s > 0.25
     assert 0 <= waits.waited_s < waits.elapsed_s / 2
     assert waits.share == waits.waited_s / waits.elapsed_s
 
@@ -139,7 +139,7 @@ def test_a_slow_disk_shows_as_waiting(folder, monkeypatch):
     with Loader(folder, global_batch_size=8, prefetch=2) as loader:
         for _ in range(8):
             next(loader)
-        assert loader.waits.share > 0.8
+        assert loader.waits.share > 0.5
         assert loader.waits.waited_s > 0.1
 
 

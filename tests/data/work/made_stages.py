@@ -34,6 +34,7 @@ def run_die(job: Job, number: int) -> None:
 
 def run_wait(job: Job, number: int) -> None:
     time.sleep(60)
+    run_note(job, number)
 
 
 def stage(make) -> Stage:

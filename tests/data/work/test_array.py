@@ -24,7 +24,7 @@ from meshwright.data.work.store import Store
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board_module, "BEAT_S", 0.05)
-    monkeypatch.setattr(board_module, "SILENCE_S", 0.6)
+    monkeypatch.setattr(board_module, "SILENCE_S", 2.0)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def job(tmp_path: Path) -> Job:
     return Job(build=build, inputs=(), units=(), store=Store(tmp_path / "work"))
 
 
-def part_of(job: Job, number: int, *, patience_s: float = 20.0, run: Run = UNKNOWN) -> Array:
+def part_of(job: Job, number: int, *, patience_s: float = 60.0, run: Run = UNKNOWN) -> Array:
     board = Board(job.store.root / "parts", Part(number, 3), "k", patience_s=patience_s, run=run)
     return Array(job, Inline(job), board, is_finished=lambda: False)
 
@@ -53,20 +53,28 @@ def started(array: Array) -> tuple[threading.Thread, list[int], list[BaseExcepti
     return thread, done, errors
 
 
+def wait_for(job: Job, number: int) -> None:
+    """Until the part has begun, and knows what earlier runs left."""
+    file, deadline = job.store.root / "parts" / f"{number:05}.json", time.monotonic() + 60
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_every_part_hears_of_every_unit_and_each_is_made_once(job: Job) -> None:
     parts = []
     for number in (2, 0, 1):
         parts.append(started(part_of(job, number)))
         time.sleep(0.2)
     for thread, done, errors in parts:
-        thread.join(20)
+        thread.join(60)
         assert errors == []
         assert sorted(done) == list(range(7))
 
 
 def test_a_part_that_never_begins_is_named(job: Job) -> None:
     thread, _, errors = started(part_of(job, 0, patience_s=0.5))
-    thread.join(20)
+    thread.join(60)
     (error,) = errors
     assert "part 1 of 3 has given no sign of life" in str(error)
     assert "unit 1 of note" in str(error)
@@ -77,26 +85,26 @@ def test_a_part_that_died_is_noticed_long_before_patience_ends(job: Job) -> None
     folder = job.store.root / "parts"
     first = part_of(job, 0, patience_s=1000.0)
     thread, _, errors = started(first)
-    time.sleep(0.2)
+    wait_for(job, 0)
     with Board(folder, Part(1, 3), "k", patience_s=1.0):
         time.sleep(0.2)
         alive = (folder / "00001.json").read_text()
     with Board(folder, Part(2, 3), "k", patience_s=1.0):
         (folder / "00001.json").write_text(alive)  # as if it had been killed then
-        thread.join(20)
+        thread.join(60)
     (error,) = errors
     assert "part 1 of 3 has given no sign of life" in str(error)
 
 
 def test_a_part_that_fails_stops_the_others_with_its_error(job: Job) -> None:
     thread, _, errors = started(part_of(job, 0))
-    time.sleep(0.2)
+    wait_for(job, 0)
     with (
         pytest.raises(MeshwrightError),
         Board(job.store.root / "parts", Part(1, 3), "k", patience_s=1.0),
     ):
         raise MeshwrightError("raw/b.jsonl: cannot be read")
-    thread.join(20)
+    thread.join(60)
     assert "part 1 of 3 failed: raw/b.jsonl: cannot be read" in str(errors[0])
 
 
@@ -121,10 +129,12 @@ def test_an_error_of_an_earlier_run_is_forgotten(job: Job) -> None:
     ):
         raise MeshwrightError("of yesterday")
     parts = [started(part_of(job, number)) for number in (0, 2)]
+    wait_for(job, 0)
+    wait_for(job, 2)
     time.sleep(0.3)
     parts.append(started(part_of(job, 1)))
     for thread, done, errors in parts:
-        thread.join(20)
+        thread.join(60)
         assert errors == []
         assert sorted(done) == list(range(7))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -50,19 +49,18 @@ def test_a_new_build_waits_for_old_workers(tmp_path: Path, monkeypatch) -> None:
     def work() -> None:
         with held_by_worker(path), held_by_worker(path):
             begun.set()
-            leave.wait(10)
+            leave.wait(60)
 
     worker = threading.Thread(target=work)
     worker.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     monkeypatch.setattr(lock, "_PATIENCE_S", 0.2)
     with pytest.raises(MeshwrightError, match="still at work"):
         wait_for_workers(path)
-    monkeypatch.setattr(lock, "_PATIENCE_S", 10.0)
+    monkeypatch.setattr(lock, "_PATIENCE_S", 60.0)
     threading.Timer(0.2, leave.set).start()
-    started = time.monotonic()
     wait_for_workers(path)
-    assert time.monotonic() - started >= 0.1
+    assert leave.is_set()
     worker.join()
 
 

@@ -185,7 +185,7 @@ def test_no_pipe_is_opened_to_quote_a_line(tmp_path):
     read = Thread(target=lambda: rows.extend(frame(finding(line=1, file=pipe), Texts())))
     read.daemon = True  # should it wait for the pipe
     read.start()
-    read.join(10)
+    read.join(60)
     assert rows == [f" --> {pipe}:1"]
 
 
