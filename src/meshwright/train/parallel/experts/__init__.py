@@ -1,0 +1,1 @@
+"""How tokens reach the experts of other ranks and come back."""
