@@ -22,9 +22,15 @@ class Span:
 
     `positions` [s] are their places in the whole row, the same for every row of the micro-batch;
     `documents` [b, s] numbers the documents of packed rows, -1 for padding, None where every row is
-    one document. `context` says how the sequence is cut over ranks, None where it is whole.
+    one document. `context` says how the sequence is cut over ranks, None where it is whole (then
+    the tokens are in order).
+
+    `pieces` says the same as `documents` on the host, which spares attention all masks: for every
+    whole row where its documents begin, then its length (`meshwright.train.attention.pieces`). The
+    first of the two that is there is used.
     """
 
     positions: Tensor
     documents: Tensor | None = None
     context: Context | None = None
+    pieces: tuple[tuple[int, ...], ...] | None = None
