@@ -15,7 +15,7 @@ from meshwright.train.model.tiny import tiny_config
 from meshwright.train.parallel import expert
 
 FAMILIES = ("qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "glm4_moe")
-ROWS, LENGTH = 4, 8
+ROWS, LENGTH = 8, 8
 
 
 class Wide(TorchFunctionMode):

@@ -6,7 +6,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from expert_cases import FAMILIES, block_of, differences, reference, spread  # noqa: E402
-
 from meshwright.plan.plan import Plan  # noqa: E402
 from meshwright.train.local import run_ranks  # noqa: E402
 from meshwright.train.mesh import Mesh  # noqa: E402

@@ -100,13 +100,10 @@ def _check_sizes(module: Any, mesh: Mesh) -> None:
 
 
 def _cut(module: Any, mesh: Mesh) -> None:
-    """The parameters as DTensors over ("ep", "etp")."""
-    places = fused.width_placements(module)
+    """The parameters as DTensors over those of "ep" and "etp" that are larger than one."""
+    axes = tuple(axis for axis in ("ep", "etp") if mesh.size(axis) > 1)
+    widths = fused.width_placements(module)
     for name, parameter in list(module.named_parameters(recurse=False)):
-        cut = distribute_tensor(
-            parameter.data,
-            mesh.expert["ep", "etp"],
-            [Shard(0), places[name]],
-            src_data_rank=None,
-        )
+        placements = [Shard(0) if axis == "ep" else widths[name] for axis in axes]
+        cut = distribute_tensor(parameter.data, mesh.expert[axes], placements, src_data_rank=None)
         setattr(module, name, nn.Parameter(cut, requires_grad=parameter.requires_grad))
