@@ -1,7 +1,8 @@
 """The few free parameters of the time model, and where they were fitted.
 
-One data file, `cost/data/calibration.toml`, holds two kinds of tables: `[hardware.<generation>]`,
-what a chip and its links reach of their data sheet, and `[stack.<name>]`, what a software stack
+A cluster that `meshwright calibrate` measured brings its own values, see `fits_of`. Otherwise one
+data file, `cost/data/calibration.toml`, holds two kinds of tables: `[hardware.<generation>]`, what
+a chip and its links reach of their data sheet, and `[stack.<name>]`, what a software stack
 (framework and era) makes of them. `meshwright fit` refits both. Nothing is fitted per run, model or
 source; a stack that the file does not know gets `default`.
 """
@@ -9,7 +10,7 @@ source; a stack that the file does not know gets `default`.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,12 @@ from meshwright.base.shipped import shipped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from meshwright.hardware.cluster import Cluster
+    from meshwright.hardware.measured import Curves, Overheads
+    from meshwright.plan.job import Job
+
+MEASURED_STACKS = ("default", "meshwright")  # whose overheads `meshwright calibrate` measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,12 @@ class Stack:
     host_tp_s: float = 0.1e-3  # more of it when the block has tensor-parallel collectives
     host_microbatch_s: float = 1.0e-3  # host time of a micro-batch outside the blocks
     host_p2p_s: float = 0.0  # host and synchronisation time of each pipeline hand-over
+    host_serial: bool = False  # the host computes itself: its time adds to the kernels'
+    host_backward: float = 1.1  # host time of a block's backward against its forward (C++ autograd)
+    host_cp_s: float = 0.0  # more host time of a block under context parallelism
+    host_fsdp_s: float = 0.0  # host time of gathering or reducing one block's parameters
+    host_step_layer_s: float = 0.0  # host time of the optimizer step for one block's tensors
+    host_step_sharded_s: float = 0.0  # more of it where they are sharded
     scatter_gather: bool = False  # hand-overs split over tp even without sequence parallelism
     step_s: float = 0.02  # fixed time of a step: optimizer launch, logging, batch hand-over
     straggler: float = 0.01  # slowdown per doubling of nodes
@@ -137,6 +150,49 @@ def _entries(tables: Mapping[str, Mapping[str, Any]], kind: type[Any]) -> dict[s
     for name in ("default", *tables):
         build(name)
     return done
+
+
+def is_measured(job: Job) -> bool:
+    """Whether the job's cluster brings measured overheads of the job's software stack."""
+    return job.cluster.overheads is not None and job.stack in MEASURED_STACKS
+
+
+def fits_of(job: Job, calibration: Calibration) -> tuple[HardwareFit, Stack]:
+    """What holds for the job: measured on its own cluster where it was, else fitted."""
+    cluster = job.cluster
+    hardware, stack = calibration.hardware_fit(cluster.gpu.generation), calibration.stack(job.stack)
+    if cluster.gpu.curves is not None:
+        hardware = _measured_hardware(cluster, cluster.gpu.curves)
+    if cluster.gpu.curves is None or cluster.overheads is None or not is_measured(job):
+        return hardware, stack
+    return hardware, _measured_stack(stack, cluster, cluster.gpu.curves, cluster.overheads)
+
+
+def _measured_hardware(cluster: Cluster, curves: Curves) -> HardwareFit:
+    """The curves as they stand, faster where fewer ranks share the machine than when measured."""
+    alone = curves.alone_at(min(cluster.num_gpus, cluster.gpus_per_node))
+    whole = dict.fromkeys(("scale_up", "scale_out", "fp8"), 1.0)
+    return HardwareFit(matmul=alone.matmul, memory=alone.memory, **whole)
+
+
+def _measured_stack(stack: Stack, cluster: Cluster, curves: Curves, overheads: Overheads) -> Stack:
+    """The measured overheads over a stack without fitted factors."""
+    alone = curves.alone_at(min(cluster.num_gpus, cluster.gpus_per_node))
+    host = asdict(overheads)
+    overlap = host.pop("overlap")
+    neutral = dict.fromkeys(("matmul", "tp_rate", "dp_rate", "ep_rate", "p2p_rate"), 1.0)
+    hidden = {f"overlap_{axis}": overlap for axis in ("tp", "dp", "fsdp", "ep", "pp")}
+    return replace(
+        stack,
+        **(neutral | hidden | host),
+        attention=alone.attention / alone.matmul,
+        attention_generation=3,
+        optimizer=alone.memory,
+        straggler=0.0,
+        overlap_tax=0.0,
+        network_latency=1.0,
+        thrash_s=0.0,
+    )
 
 
 @cache

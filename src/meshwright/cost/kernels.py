@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from meshwright.cost.calibration import HardwareFit, Stack
+    from meshwright.hardware.measured import Curves
     from meshwright.model.architecture import Attention, Block, Matmul
     from meshwright.plan.job import Job
+    from meshwright.plan.plan import Plan
 
-ACTIVATION_BYTES = 2  # width of activations between the products
+ACTIVATION_BYTES = 2  # width of activations between the products, but for fp32
 FLASH_2_SHARE = 0.6
 ASYNC_GENERATIONS = ("hopper", "blackwell", "blackwell-ultra")
 FLASH_BACKWARD_PASSES = 4.0  # backward passes over an unfused score matrix per forward pass, halved
@@ -42,6 +44,14 @@ class Kernels:
             forward_s=self.forward_s + other.forward_s,
             backward_s=self.backward_s + other.backward_s,
             weight_s=self.weight_s + other.weight_s,
+        )
+
+    def times(self, count: int) -> Kernels:
+        """`count` of the same."""
+        return Kernels(
+            forward_s=count * self.forward_s,
+            backward_s=count * self.backward_s,
+            weight_s=count * self.weight_s,
         )
 
     @property
@@ -69,6 +79,11 @@ class Shop:
         """Ranks that split the tokens outside the tensor-parallel products (sequence parallel)."""
         plan = self.job.plan
         return np.where(plan.sequence_parallel, plan.tp, 1)
+
+
+def activation_bytes(plan: Plan) -> Any:
+    """Width of the activations between the products."""
+    return np.where(np.asarray(plan.precision) == Precision.FP32, 4, ACTIVATION_BYTES)
 
 
 def matmul_s(shop: Shop, m: Any, n: Any, k: Any, *, narrow: bool = True) -> Any:
@@ -187,6 +202,7 @@ def attention(shop: Shop, layer: Attention) -> Kernels:
         "keys": keys,
         "causal": layer.window is None and shop.job.workload.packed_mean_len is None,
         "batch": plan.micro_batch_size,
+        "precision_name": _attention_precision(plan),
     }
     gpu = shop.job.cluster.gpu
     rate = shop.stack.attention * shop.hardware.matmul * _older_kernels(shop)
@@ -197,6 +213,12 @@ def attention(shop: Shop, layer: Attention) -> Kernels:
         forward_s=np.where(plan.flash_attention, fused_forward, forward),
         backward_s=np.where(plan.flash_attention, fused_backward, backward),
     )
+
+
+def _attention_precision(plan: Plan) -> str:
+    """What fused attention computes in, of a column of plans the most common: 16 bits."""
+    exact = np.all(np.asarray(plan.precision) == Precision.FP32)
+    return PEAK_NAME[Precision.FP32 if exact else Precision.BF16]
 
 
 def _older_kernels(shop: Shop) -> float:
@@ -232,7 +254,7 @@ def _unfused_attention(shop: Shop, layer: Attention) -> tuple[Any, Any]:
     plan, seq = shop.job.plan, shop.job.workload.seq_len
     heads = layer.num_attention_heads / plan.tp
     scores = plan.micro_batch_size * heads * (seq / plan.cp) * seq
-    passes = memory_s(shop, scores * ACTIVATION_BYTES) * shop.stack.unfused_passes
+    passes = memory_s(shop, scores * activation_bytes(plan)) * shop.stack.unfused_passes
     batched = plan.micro_batch_size * heads
     width = (layer.head_dim + layer.v_head_dim) / 2
     products = 2.0 * matmul_s(shop, batched * seq / plan.cp, seq, width, narrow=False)
@@ -242,18 +264,51 @@ def _unfused_attention(shop: Shop, layer: Attention) -> tuple[Any, Any]:
 def elementwise(shop: Shop, block: Block) -> Kernels:
     """Norms, residuals, rotary embedding, activation: bytes moved, times the stack's factor.
 
-    Per token, forward: each norm reads and writes the hidden state, each residual reads two and
-    writes one (split over tp under sequence parallelism); rotary reads and writes Q and K; the
-    activation reads its inputs and writes its output (split over tp). Backward moves twice that.
+    On a device with measured pieces, these. Otherwise per token, forward: each norm reads and
+    writes the hidden state, each residual reads two and writes one (split over tp under sequence
+    parallelism); rotary reads and writes Q and K; the activation reads its inputs and writes its
+    output (split over tp). Backward moves twice that.
     """
     plan, model = shop.job.plan, shop.job.model
+    if shop.job.cluster.gpu.curves is not None:
+        return _measured_between(shop, block, shop.job.cluster.gpu.curves)
     a, h = block.attention, model.hidden_size
     hidden = (2 * block.norms + 6) * h / shop.sequence_shard
     rotary = 2 * (a.num_attention_heads + a.num_key_value_heads) * a.head_dim / plan.tp
     inner = activation_width(shop, block)
-    moved = shop.tokens * (hidden + rotary + inner) * ACTIVATION_BYTES * shop.stack.elementwise
+    moved = shop.tokens * (hidden + rotary + inner) * activation_bytes(plan)
+    moved = moved * shop.stack.elementwise
     forward = memory_s(shop, moved)
     return Kernels(forward_s=forward, backward_s=2.0 * forward)
+
+
+def _measured_between(shop: Shop, block: Block, curves: Curves) -> Kernels:
+    """The same from measured pieces: each runs on a tensor of its own."""
+    plan, a = shop.job.plan, block.attention
+    hidden = shop.tokens * shop.job.model.hidden_size / shop.sequence_shard
+    rotary = shop.tokens * (a.num_attention_heads + a.num_key_value_heads) * a.head_dim / plan.tp
+    inner = shop.tokens * activation_width(shop, block) / (3 if block.feed_forward.gated else 2)
+    pieces = (
+        ("norm", block.norms, hidden),
+        ("residual", 1 if block.parallel else 2, hidden),
+        ("rotary", 1, rotary),
+        ("gate", 1, inner),
+    )
+    total = Kernels()
+    for name, count, elements in pieces:
+        total += _piece(shop, curves, name, elements).times(count)
+    return total
+
+
+def _piece(shop: Shop, curves: Curves, name: str, elements: Any) -> Kernels:
+    """Both passes of one measured piece."""
+    width = activation_bytes(shop.job.plan)
+
+    def seconds(*, backward: bool) -> Any:
+        whole = curves.piece_s(name, elements, width_bytes=width, backward=backward)
+        return whole / shop.hardware.memory
+
+    return Kernels(forward_s=seconds(backward=False), backward_s=seconds(backward=True))
 
 
 def activation_width(shop: Shop, block: Block) -> Any:
@@ -285,19 +340,35 @@ def head(shop: Shop) -> Kernels:
     plan, model = shop.job.plan, shop.job.model
     vocab = model.vocab_size / np.where(plan.vocab_parallel, plan.tp, 1)
     t, h = shop.tokens, model.embedding_size or model.hidden_size
-    loss_bytes = t * vocab * np.where(plan.fused_loss, 6.0, 16.0)
-    loss = memory_s(shop, loss_bytes)
+    loss = _loss(shop, t * vocab)
     trained = np.where(plan.lora_rank > 0, 0.0, 1.0)
     return Kernels(
-        forward_s=matmul_s(shop, t, vocab, h, narrow=False) + loss,
-        backward_s=matmul_s(shop, t, h, vocab, narrow=False) + loss,
+        forward_s=matmul_s(shop, t, vocab, h, narrow=False) + loss.forward_s,
+        backward_s=matmul_s(shop, t, h, vocab, narrow=False) + loss.backward_s,
         weight_s=matmul_s(shop, h, vocab, t, narrow=False) * trained,
     )
+
+
+def _loss(shop: Shop, logits: Any) -> Kernels:
+    """Cross-entropy over so many logits, in fp32."""
+    curves = shop.job.cluster.gpu.curves
+    if curves is not None:
+        return _piece(shop, curves, "loss", logits)
+    moved_s = memory_s(shop, logits * np.where(shop.job.plan.fused_loss, 6.0, 16.0))
+    return Kernels(forward_s=moved_s, backward_s=moved_s)
 
 
 def embedding(shop: Shop) -> Kernels:
     """Embedding look-up and the scatter of its gradient."""
     plan, h = shop.job.plan, shop.job.model.hidden_size
-    moved = memory_s(shop, shop.tokens * h * ACTIVATION_BYTES * 3.0)
     trained = np.where(plan.lora_rank > 0, 0.0, 1.0)
+    curves = shop.job.cluster.gpu.curves
+    if curves is not None:
+        looked_up = _piece(shop, curves, "embedding", shop.tokens * h)
+        rows = shop.job.model.vocab_size / np.where(plan.vocab_parallel, plan.tp, 1)
+        cleared_s = memory_s(shop, rows * h * activation_bytes(plan))
+        return Kernels(
+            forward_s=looked_up.forward_s, weight_s=(looked_up.backward_s + cleared_s) * trained
+        )
+    moved = memory_s(shop, shop.tokens * h * activation_bytes(plan) * 3.0)
     return Kernels(forward_s=moved, weight_s=2.0 * moved * trained)

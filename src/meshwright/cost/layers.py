@@ -13,6 +13,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.cost import collectives, kernels
+from meshwright.cost.calibration import fits_of
 from meshwright.cost.kernels import Kernels, Shop
 from meshwright.model.architecture import Experts
 from meshwright.plan.plan import ContextParallel, Precision, Recompute, RecomputeModule
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from meshwright.cost.calibration import Calibration
     from meshwright.model.architecture import Block
     from meshwright.plan.job import Job
-
-HOST_BACKWARD = 1.1  # host time of a block's backward against its forward (C++ autograd)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +76,8 @@ class LayerTimes:
 
 def layer_times(job: Job, calibration: Calibration) -> LayerTimes:
     """Times of the model's blocks, embedding and head under the job's plan (columns allowed)."""
-    shop = Shop(
-        job=job,
-        hardware=calibration.hardware_fit(job.cluster.gpu.generation),
-        stack=calibration.stack(job.stack),
-    )
+    hardware, stack = fits_of(job, calibration)
+    shop = Shop(job=job, hardware=hardware, stack=stack)
     return LayerTimes(
         kinds=tuple(block_time(shop, block) for block in job.model.kinds),
         embedding=_end_time(shop, kernels.embedding(shop)),
@@ -114,8 +110,9 @@ def block_time(shop: Shop, block: Block) -> BlockTime:
     forward = work.forward_s + tp_forward + cp_forward + ep_s
     backward = work.backward_s + tp_backward + cp_backward + ep_s
     host_forward = _host_s(shop, block)
-    wait_forward = np.maximum(host_forward - forward, 0.0)
-    wait_backward = np.maximum(host_forward * HOST_BACKWARD - backward - work.weight_s, 0.0)
+    host_backward = host_forward * shop.stack.host_backward
+    wait_forward = _host_wait_s(shop, host_forward, forward)
+    wait_backward = _host_wait_s(shop, host_backward, backward, work.weight_s)
     again = _recompute_s(shop, block, (attention_products, feed_forward, core, between))
     again = again + np.where(_is_full(shop.job), tp_forward + cp_forward + ep_s + wait_forward, 0.0)
     return BlockTime(
@@ -133,6 +130,15 @@ def block_time(shop: Shop, block: Block) -> BlockTime:
     )
 
 
+def _host_wait_s(shop: Shop, host_s: Any, *device_s: Any) -> Any:
+    """What the host adds: all its time where it computes itself, else what outlasts the device."""
+    if shop.stack.host_serial:
+        return host_s
+    for seconds in device_s:
+        host_s = host_s - seconds
+    return np.maximum(host_s, 0.0)
+
+
 def _is_full(job: Job) -> Any:
     """True where whole layers are recomputed."""
     return np.asarray(job.plan.recompute) == Recompute.FULL
@@ -143,6 +149,8 @@ def _host_s(shop: Shop, block: Block) -> Any:
     stack, plan = shop.stack, shop.job.plan
     routed = stack.moe_host if block.is_moe else 1.0
     launches = stack.host_layer_s * routed + np.where(plan.tp > 1, stack.host_tp_s, 0.0)
+    if stack.host_cp_s:
+        launches = launches + np.where(plan.cp > 1, stack.host_cp_s, 0.0)
     return np.where(plan.cuda_graph, 0.15, 1.0) * launches
 
 
@@ -161,7 +169,7 @@ def _tp_group(shop: Shop) -> collectives.Group:
 def _tp_transfer_s(shop: Shop) -> Any:
     """One all-reduce of a micro-batch's hidden state over tp, or a gather and a scatter."""
     plan, group = shop.job.plan, _tp_group(shop)
-    hidden_bytes = shop.tokens * shop.job.model.hidden_size * kernels.ACTIVATION_BYTES
+    hidden_bytes = shop.tokens * shop.job.model.hidden_size * kernels.activation_bytes(plan)
     reduce_s = collectives.all_reduce_s(group, hidden_bytes)
     split_s = 2.0 * collectives.all_gather_s(group, hidden_bytes)
     seconds = np.where(plan.sequence_parallel, split_s, reduce_s)
@@ -203,11 +211,13 @@ def _cp_exposed_s(shop: Shop, block: Block, core: Kernels) -> tuple[Any, Any]:
     width = a.num_key_value_heads * (a.head_dim + a.v_head_dim) / plan.tp
     if a.is_latent:
         width = a.num_attention_heads * (a.head_dim + a.v_head_dim) / plan.tp
-    kv_bytes = shop.tokens * width * kernels.ACTIVATION_BYTES
+    kv_bytes = shop.tokens * width * kernels.activation_bytes(plan)
     steps = plan.cp - 1
     ring = collectives.point_to_point_s(group, kv_bytes) * steps
     gather = collectives.all_gather_s(group, kv_bytes * plan.cp)
-    q_bytes = shop.tokens * a.num_attention_heads * a.head_dim / plan.tp * kernels.ACTIVATION_BYTES
+    q_bytes = (
+        shop.tokens * a.num_attention_heads * a.head_dim / plan.tp * kernels.activation_bytes(plan)
+    )
     exchange = 2.0 * collectives.all_to_all_s(group, kv_bytes + q_bytes)
     kind = np.asarray(plan.context_parallel)
     ring_like = (kind == ContextParallel.RING) | (kind == ContextParallel.HIERARCHICAL)
@@ -236,7 +246,7 @@ def _ep_exposed_s(shop: Shop, block: Block, feed_forward: Kernels) -> Any:
     )
     tokens = shop.tokens / plan.tp
     narrow = np.where(np.asarray(plan.precision) >= Precision.FP8, 0.75, 1.0)
-    hidden_bytes = tokens * shop.job.model.hidden_size * kernels.ACTIVATION_BYTES
+    hidden_bytes = tokens * shop.job.model.hidden_size * kernels.activation_bytes(plan)
     share: Any = 1.0
     if stack.expert_dedup:
         domains = np.maximum(group.outer, 1)

@@ -13,7 +13,9 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.cost import collectives, synchronisation
-from meshwright.cost.layers import HOST_BACKWARD, layer_times
+from meshwright.cost.calibration import fits_of
+from meshwright.cost.kernels import activation_bytes
+from meshwright.cost.layers import layer_times
 from meshwright.cost.offload import exposed_offload_s
 from meshwright.cost.schedules import pipeline_s
 from meshwright.cost.volumes import most_parameters, rank_parameters, trained_share
@@ -107,8 +109,7 @@ def combine(
     stages: Sequence[StageLayers] | None = None,
 ) -> StepTime:
     """Step time from the times of the blocks; `stages` are the representative ranks, if known."""
-    hardware = calibration.hardware_fit(job.cluster.gpu.generation)
-    stack = calibration.stack(job.stack)
+    hardware, stack = fits_of(job, calibration)
     if stages is None:
         ranks = representative_stages(job.plan, job.model)
         stages = [stage_layers(job, rank) for _, rank in ranks]
@@ -126,6 +127,8 @@ def combine(
     passes = (slowest.forward_s, slowest.backward_s + slowest.weight_s)
     dp = synchronisation.exposed_per_step_s(job, volume, passes, stack)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
+    optimizer = optimizer + synchronisation.host_step_s(job, on.layers, stack)
+    pipeline = pipeline + synchronisation.accumulation_s(job, parameters, hardware)
     stall = stall_s(job, stack, peak_bytes) * micro
     busy = pipeline + dp + optimizer + stack.step_s + stall
     straggler = busy * stack.straggler * np.log2(max(job.cluster.num_nodes, 1))
@@ -168,7 +171,7 @@ def _pass(job: Job, layers: LayerTimes, stage: StageLayers, stack: Stack) -> Pas
     if stack.tp_behind_pp_s and job.cluster.num_nodes > 1:
         least = _behind_pipeline_s(job, stage, stack)
         forward = np.maximum(forward, least)
-        backward = np.maximum(backward, least * HOST_BACKWARD - weight)
+        backward = np.maximum(backward, least * stack.host_backward - weight)
     return Pass(
         forward_s=forward * half + stack.host_microbatch_s,
         backward_s=backward * half + recompute,
@@ -260,7 +263,7 @@ def _handover_s(job: Job, hardware: HardwareFit, stack: Stack) -> Any:
     plan = job.plan
     tokens = plan.micro_batch_size * job.workload.seq_len / plan.cp
     split = np.where(plan.sequence_parallel | stack.scatter_gather, plan.tp, 1)
-    sent_bytes = tokens * job.model.hidden_size * 2 / split
+    sent_bytes = tokens * job.model.hidden_size * activation_bytes(plan) / split
     group = collectives.place(
         job.cluster,
         plan.pp,

@@ -12,6 +12,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.cost import collectives
+from meshwright.cost.kernels import activation_bytes
 from meshwright.plan.job import expert_data_parallel, num_microbatches, shard_group
 from meshwright.plan.plan import Optimizer
 
@@ -56,7 +57,7 @@ def sync(job: Job, parameters: RankParameters, *, hardware: HardwareFit, stack: 
     reduce_s = np.where(sharded, scatter, 2.0 * scatter)
     replicas = collectives.all_reduce_s(across, wire_bytes / np.where(sharded, shard, 1))
     reduce_s = reduce_s + np.where(plan.dp_replicate > 1, replicas, 0.0)
-    gather_bytes = np.minimum(plan.param_bytes, 2)
+    gather_bytes = np.minimum(plan.param_bytes, activation_bytes(plan))
     gather_s = np.where(
         sharded, collectives.all_gather_s(dense, parameters.dense * gather_bytes), 0.0
     )
@@ -146,6 +147,10 @@ def exposed_fsdp_s(
     forward = _exposed_s(volume.gather_s, overlap * forward_s, least=first, stack=stack)
     again = np.where(plan.reshard_after_forward, volume.gather_s, 0.0) + volume.reduce_s
     backward = _exposed_s(again, overlap * backward_s, least=first, stack=stack)
+    if stack.host_fsdp_s:
+        forward = forward + layers * stack.host_fsdp_s
+        gathered_again = np.where(plan.reshard_after_forward, 1.0, 0.0)
+        backward = backward + layers * stack.host_fsdp_s * (1.0 + gathered_again)
     fully = stage >= 3
     return np.where(fully, forward, 0.0), np.where(fully, backward, 0.0)
 
@@ -157,6 +162,10 @@ def optimizer_s(job: Job, parameters: RankParameters, *, trained: Any, stack: St
     dense = parameters.dense / np.where(sharded, shard_group(plan), 1)
     expert = parameters.expert / np.where(sharded, expert_data_parallel(plan), 1)
     local = (dense + expert) * trained
+    curves = job.cluster.gpu.curves
+    if curves is not None:
+        width = np.asarray(plan.grad_bytes)
+        return curves.piece_s("update", local, width_bytes=width, backward=False) / stack.optimizer
     moments = np.where(np.asarray(plan.optimizer) == Optimizer.ADAM, 2, 1)
     state = moments * plan.optimizer_state_bytes + np.where(plan.master_weights, 4, 0)
     moved = local * (plan.grad_bytes * 3 + 2 * state + plan.param_bytes)
@@ -166,3 +175,29 @@ def optimizer_s(job: Job, parameters: RankParameters, *, trained: Any, stack: St
     on_host = over_bus + moved * job.cluster.gpus_per_node / HOST_ADAM_BYTES_PER_S
     share = plan.offload_optimizer
     return on_gpu * (1.0 - share) + on_host * share
+
+
+def host_step_s(job: Job, layers: Any, stack: Stack) -> Any:
+    """Host seconds of clipping and optimizer on the tensors of a rank's blocks, of any size."""
+    sharded = (np.asarray(job.plan.zero_stage) >= 1) & (np.asarray(shard_group(job.plan)) > 1)
+    more = np.where(sharded, stack.host_step_sharded_s, 0.0)
+    return layers * (stack.host_step_layer_s + more)
+
+
+def accumulation_s(job: Job, parameters: RankParameters, hardware: HardwareFit) -> Any:
+    """Seconds of adding each further micro-batch's gradients to the first's, where measured.
+
+    Elsewhere the products do it (fused accumulation) or it hides in the stack's `elementwise`.
+    """
+    curves = job.cluster.gpu.curves
+    if curves is None:
+        return 0.0
+    plan = job.plan
+    sharded = np.where(np.asarray(plan.zero_stage) >= 2, shard_group(plan), 1)
+    seconds = curves.piece_s(
+        "accumulate",
+        parameters.total / sharded,
+        width_bytes=np.asarray(plan.grad_bytes),
+        backward=False,
+    )
+    return (num_microbatches(job) - 1) * seconds / hardware.memory

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.hardware.curves import CollectiveCurve  # noqa: TC001 - read by base.decode
+from meshwright.hardware.measured import Curves, Overheads  # noqa: TC001
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +26,7 @@ class Gpu:
 
     `generation` keys the fitted efficiencies ("volta", "ampere", "hopper", "blackwell", "ada",
     "cdna3", "ascend910b", "tpu-v5p", ...). `memory_bytes` is what the device reports as usable.
+    `curves` are those of the machine at hand, where `meshwright calibrate` measured it.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Gpu:
     aliases: tuple[str, ...] = ()
     source: str = ""
     date: str = ""
+    curves: Curves | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,8 @@ class Link:
 
     `domain` is the number of GPUs that reach each other at this level without going up one.
     `bytes_per_s` is per GPU and direction, `latency_s` one hop including the software launch.
-    `kind` is "nvlink", "xgmi", "pcie", "ici", "hccs", "infiniband", "roce", "efa" or "ethernet".
+    `kind` is "nvlink", "xgmi", "pcie", "ici", "hccs", "memory" (ranks of one host that exchange
+    through its memory), "infiniband", "roce", "efa" or "ethernet".
     `peer_bytes_per_s` is what one pair of GPUs reaches where there is no switch (0 = as much as
     `bytes_per_s`): a full mesh of 8 gives each pair a seventh, one torus axis two links of six.
     `oversubscription` divides the rate for traffic that crosses this level (1 = full bisection).
@@ -60,6 +65,7 @@ class Link:
     in_network_reduction: bool = False
     rail_optimized: bool = False  # NIC i of every node hangs on leaf switch i
     source: str = ""
+    curves: Mapping[str, CollectiveCurve] | None = None  # by collective, "send" among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +90,7 @@ class Cluster:
     price_per_gpu_hour: float | None = None
     price_source: str = ""
     name: str = ""
+    overheads: Overheads | None = None  # of the stack that was measured on this machine
 
     @property
     def num_nodes(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 
-OUTPUT_BYTES = 2  # products are written as 16-bit values whatever the width of their operands
+OUTPUT_BYTES = 2.0  # the packaged tables write 16-bit products whatever their operands' width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,8 @@ class MatmulCurve:
     pad each dimension: tiles that are not full, the fill of the last wave, the prologue of the
     inner loop; a product of m = m0 runs at half speed. `launch_s` is what an empty kernel costs on
     the device (not on the host). `cast_bytes` are moved per element of the left operand by the
-    cast from 16 bits that the measured 8-bit and 4-bit products contain; see `cast_s`.
+    cast from 16 bits that the measured 8-bit and 4-bit products contain; see `cast_s`. The product
+    is written in `output_bytes`.
     """
 
     launch_s: float
@@ -41,6 +42,7 @@ class MatmulCurve:
     k0: float
     memory: float
     cast_bytes: float = 0.0
+    output_bytes: float = OUTPUT_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ def matmul_s(
     The greater of padded FLOPs over their rate and bytes over theirs, plus the launch.
     """
     compute = (m + curve.m0) * (n + curve.n0) * (k + curve.k0)
-    moved = (m + n) * (k * operand_bytes) + m * n * float(OUTPUT_BYTES)
+    moved = (m + n) * (k * operand_bytes) + m * n * curve.output_bytes
     compute_s = compute * (2.0 / (roof.flops_per_s * curve.rate))
     moved_s = moved * (1.0 / (roof.bytes_per_s * curve.memory))
     return np.maximum(compute_s, moved_s) + curve.launch_s
@@ -127,7 +129,7 @@ def grouped_matmul_s(
     Every expert's weights are read once, so that few rows to an expert are bound by memory.
     """
     compute = experts * (rows + experts_curve.expert_rows0) * (n + curve.n0) * (k + curve.k0)
-    moved = experts * ((rows + n) * (k * operand_bytes) + rows * n * float(OUTPUT_BYTES))
+    moved = experts * ((rows + n) * (k * operand_bytes) + rows * n * curve.output_bytes)
     rate = roof.flops_per_s * curve.rate * experts_curve.expert_rate
     compute_s = compute * (2.0 / rate)
     moved_s = moved * (1.0 / (roof.bytes_per_s * curve.memory))
@@ -164,10 +166,12 @@ def attention_backward_s(curve: AttentionCurve, forward_s: Any) -> Any:
 def traffic(kind: str, size: Any, *, in_network_reduction: bool) -> Any:
     """What each of `size` ranks sends in a collective, as a multiple of the whole tensor.
 
-    A ring all-reduce sends 2(n-1)/n; where the switch adds up, a rank sends its tensor once and its
-    share of the result again, (n+1)/n
-    (NCCL's NVLS algorithm; the measured rates of 2, 4 and 8 ranks then agree).
+    A "send" to one other rank moves all of it. A ring all-reduce sends 2(n-1)/n; where the switch
+    adds up, a rank sends its tensor once and its share of the result again, (n+1)/n (NCCL's NVLS
+    algorithm; the measured rates of 2, 4 and 8 ranks then agree).
     """
+    if kind == "send":
+        return 1.0
     ring = (size - 1) / size
     if kind != "all_reduce":
         return ring

@@ -2,7 +2,8 @@
 
 `matmul_s`, `grouped_matmul_s`, `attention_s`, `memory_bound_s` and `collective_s` take scalars or
 columns and return seconds. The forms are in hardware/curves.py, the parameters in
-data/efficiency.toml (measured) and data/kin.toml (devices and links without measurements).
+data/efficiency.toml (measured) and data/kin.toml (devices and links without measurements). A device
+or link that carries its own curves (measured on the machine at hand) is taken at these.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ _FALLBACK = {
     "fp16": ("bf16",),
     "tf32": ("fp32",),
 }
-_IN_NODE = frozenset({"nvlink", "pcie", "xgmi", "hccs", "ici"})
+_IN_NODE = frozenset({"nvlink", "pcie", "xgmi", "hccs", "ici", "memory"})
 _PASSES = {"all_reduce": 2.0}
 _EVIDENCE: tuple[Evidence, ...] = ("measured", "scaled", "assumed")
 
@@ -68,7 +69,7 @@ def peak(gpu: Gpu, precision_name: str) -> tuple[str, float]:
 def matmul_s(gpu: Gpu, precision_name: str, m: Any, n: Any, k: Any) -> Any:
     """Seconds of an m x k by k x n product on the device, host launch not included."""
     name, flops_per_s = peak(gpu, precision_name)
-    curve = _matmul_curve(gpu.name, gpu.generation, name)
+    curve = _matmul(gpu, name)
     roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
     return curves.matmul_s(curve, roof, m, n, k, operand_bytes=OPERAND_BYTES[name])
 
@@ -79,7 +80,7 @@ def cast_s(gpu: Gpu, precision_name: str, elements: Any) -> Any:
     `matmul_s` takes its operands as already narrow.
     """
     name, flops_per_s = peak(gpu, precision_name)
-    curve = _matmul_curve(gpu.name, gpu.generation, name)
+    curve = _matmul(gpu, name)
     roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
     return curves.cast_s(curve, roof, elements)
 
@@ -89,11 +90,11 @@ def grouped_matmul_s(
 ) -> Any:
     """Seconds of `experts` products of tokens x k by k x n in one grouped kernel."""
     name, flops_per_s = peak(gpu, precision_name)
-    curve = _matmul_curve(gpu.name, gpu.generation, name)
+    curve = _matmul(gpu, name)
     roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
     return curves.grouped_matmul_s(
         curve,
-        _experts_curve(gpu.name, gpu.generation),
+        _experts_curve(gpu.name, gpu.generation) if gpu.curves is None else _UNGROUPED,
         roof,
         tokens_per_expert,
         n,
@@ -114,15 +115,16 @@ def attention_s(
     causal: Any,
     batch: Any = 1,
     backward: bool = False,
+    precision_name: str = "bf16",
 ) -> Any:
-    """Seconds of one fused 16-bit attention (FlashAttention-like), forward or backward.
+    """Seconds of one fused attention (FlashAttention-like), forward or backward.
 
-    `head_dim` is the mean of key and value widths. The backward kernel has no tables: it is the
-    forward with 2.5 times the FLOPs at 0.85 of the rate (arXiv 2307.08691 figures 4 to 6, read off
-    the plots; arXiv 2407.08608 figures 5 and 6 for Hopper).
+    The packaged curves are those of 16 bits, whatever `precision_name` says. `head_dim` is the mean
+    of key and value widths. The packaged backward kernel has no tables: it is the forward with 2.5
+    times the FLOPs at 0.85 of the rate (arXiv 2307.08691 figures 4 to 6, read off the plots; arXiv
+    2407.08608 figures 5 and 6 for Hopper).
     """
-    curve = _attention_curve(gpu.name, gpu.generation)
-    _, flops_per_s = peak(gpu, "bf16" if "bf16" in gpu.peak_flops else "fp16")
+    curve, flops_per_s = _attention(gpu, precision_name)
     roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
     forward = curves.attention_forward_s(
         curve,
@@ -138,7 +140,7 @@ def attention_s(
 
 def memory_bound_s(gpu: Gpu, moved_bytes: Any) -> Any:
     """Seconds of an elementwise kernel that reads and writes `moved_bytes` in all."""
-    launch_s, share = _memory_curve(gpu.name, gpu.generation)
+    launch_s, share = _memory(gpu)
     return moved_bytes * (1.0 / (gpu.memory_bytes_per_s * share)) + launch_s
 
 
@@ -146,9 +148,10 @@ def collective_s(link: Link, kind: str, total_bytes: Any, size: Any) -> Any:
     """Seconds of one collective among `size` ranks that all lie on this one link level.
 
     `kind` is all_gather, reduce_scatter, all_reduce or all_to_all; `total_bytes` the whole tensor
-    as nccl-tests counts it (gathered output, reduced input, send buffer of one rank).
+    as nccl-tests counts it (gathered output, reduced input, send buffer of one rank). On links that
+    carry their own curves also send, a hand-over to one other rank.
     """
-    curve = _collective_curve(link.kind, link.bytes_per_s, kind)
+    curve = _collective(link, kind)
     reduces = link.in_network_reduction and link.kind in _IN_NODE
     moved = total_bytes * curves.traffic(kind, size, in_network_reduction=reduces)
     seconds = curves.collective_s(curve, link_rate(link, size), moved_bytes=moved, size=size)
@@ -167,6 +170,8 @@ def link_rate(link: Link, size: Any) -> Any:
 
 def evidence(gpu: Gpu, what: What, precision_name: str = "bf16") -> Evidence:
     """What the curve rests on: tables of this device, its kin's tables scaled, or judgement."""
+    if gpu.curves is not None:
+        return "scaled" if what == "experts" else "measured"
     section: Any = _measured()[what]
     name, _ = peak(gpu, precision_name)
     own = section.get(gpu.name)
@@ -180,6 +185,8 @@ def evidence(gpu: Gpu, what: What, precision_name: str = "bf16") -> Evidence:
 
 def link_evidence(link: Link) -> Evidence:
     """The same for collectives on a link."""
+    if link.curves is not None:
+        return "measured"
     if link.kind not in _IN_NODE:
         return "assumed"
     nearest = _nearest_link(link.kind, link.bytes_per_s)
@@ -189,20 +196,54 @@ def link_evidence(link: Link) -> Evidence:
     return "measured" if abs(log(link.bytes_per_s / (float(rate) * 1e9))) < 0.02 else "scaled"
 
 
+_UNGROUPED = curves.ExpertsCurve(expert_rate=1.0, expert_rows0=0.0, routing_s=0.0, traffic=0.0)
+
+
+def _matmul(gpu: Gpu, precision: str) -> curves.MatmulCurve:
+    """The device's own curve, or the packaged one."""
+    if gpu.curves is not None:
+        own: curves.MatmulCurve = _nearest_precision(gpu.curves.matmul, precision)
+        return own
+    return _matmul_curve(gpu.name, gpu.generation, precision)
+
+
+def _attention(gpu: Gpu, precision: str) -> tuple[curves.AttentionCurve, float]:
+    """The same for attention, with the dense FLOP/s that its rate is a share of."""
+    if gpu.curves is not None:
+        name, flops_per_s = peak(gpu, precision)
+        return _nearest_precision(gpu.curves.attention, name), flops_per_s
+    _, flops_per_s = peak(gpu, "bf16" if "bf16" in gpu.peak_flops else "fp16")
+    return _attention_curve(gpu.name, gpu.generation), flops_per_s
+
+
+def _memory(gpu: Gpu) -> tuple[float, float]:
+    """Launch seconds, and share of the memory rate."""
+    if gpu.curves is not None:
+        return gpu.curves.memory.launch_s, gpu.curves.memory.memory
+    return _memory_curve(gpu.name, gpu.generation)
+
+
+def _collective(link: Link, operation: str) -> curves.CollectiveCurve:
+    """The link's own curve, or the packaged one."""
+    if link.curves is not None:
+        return link.curves[operation]
+    return _collective_curve(link.kind, link.bytes_per_s, operation)
+
+
 @lru_cache(maxsize=256)
 def _matmul_curve(name: str, generation: str, precision: str) -> curves.MatmulCurve:
     measured = _measured()["matmul"]
     if name in measured:
-        return _from(curves.MatmulCurve, _precision_of(measured[name], precision))
+        return _from(curves.MatmulCurve, _nearest_precision(measured[name], precision))
     kin = _kin(name, generation)
-    curve = _from(curves.MatmulCurve, _precision_of(measured[kin["like"]], precision))
+    curve = _from(curves.MatmulCurve, _nearest_precision(measured[kin["like"]], precision))
     factor = kin.get("matmul", 1.0)
     return replace(curve, rate=min(curve.rate * factor, 0.98))
 
 
-def _precision_of(curves_by_precision: Any, precision: str) -> Any:
+def _nearest_precision(curves_by_precision: Any, precision: str) -> Any:
     """The nearest precision with a curve: shares of the peak carry over."""
-    wanted = (precision, *_FALLBACK.get(precision, ()), "bf16")
+    wanted = (precision, *_FALLBACK.get(precision, ()), "bf16", "fp32")
     return curves_by_precision[next(p for p in wanted if p in curves_by_precision)]
 
 

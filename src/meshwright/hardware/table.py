@@ -8,6 +8,8 @@
     [host] memory_gb = 1000, cores = 96, gb_per_s_per_gpu = 25
     [[links]] name, kind, domain, gb_per_s, latency_us, oversubscription, peer_gb_per_s,
               nics_per_node, in_network_reduction       from the inside out; replaces all links
+    [measured] ...                      curves and overheads that `meshwright calibrate` wrote, see
+                                        hardware/measured_table.py; only with a [gpu] of its own
 
 Rates are in GB/s (10^9) per GPU and direction, memory of the GPU in GiB (2^30).
 """
@@ -25,6 +27,7 @@ from meshwright.base.problem import Problem
 from meshwright.hardware import catalogue
 from meshwright.hardware.assemble import GIB, MOST_NODES
 from meshwright.hardware.cluster import Cluster, Gpu, Host, Link
+from meshwright.hardware.measured_table import check_measured, measurements
 from meshwright.hardware.records import record
 
 if TYPE_CHECKING:
@@ -33,16 +36,14 @@ if TYPE_CHECKING:
     from meshwright.hardware.records import Kind
 
 KEYS = ("name", "gpu", "gpus_per_node", "nodes", "node", "fabric", "price_per_gpu_hour")
-TABLES = ("gpu", "host", "links")
+TABLES = ("gpu", "host", "links", "measured")
 GPU_KEYS = (
     *("like", "name", "generation", "sm_count"),
     *("memory_gib", "memory_gb_per_s", "peak_tflops"),
 )
 HOST_KEYS = ("memory_gb", "cores", "gb_per_s_per_gpu", "storage_gb_per_s")
-LINK_KINDS = (
-    *("nvlink", "xgmi", "pcie", "ici", "hccs"),
-    *("infiniband", "roce", "efa", "ethernet"),
-)
+IN_NODE_KINDS = ("nvlink", "xgmi", "pcie", "ici", "hccs", "memory")
+LINK_KINDS = (*IN_NODE_KINDS, *("infiniband", "roce", "efa", "ethernet"))
 LINK_NUMBERS = ("gb_per_s", "latency_us", "oversubscription", "peer_gb_per_s")
 LINK_KEYS = ("name", "kind", "domain", *LINK_NUMBERS, "nics_per_node", "in_network_reduction")
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", "mxfp8", "nvfp4")
@@ -93,6 +94,11 @@ def _check(table: Mapping[str, Any]) -> list[Problem]:
         found.append(Problem("gpus_per_node", table["gpus_per_node"], reason, hint))
     found += _check_host(table.get("host", {}))
     found += _check_links(table.get("links", []))
+    if "measured" in table:
+        found += check_measured(table["measured"])
+        if isinstance(gpu, str) or not table.get("links"):
+            reason = "goes with a [gpu] and [[links]] of its own"
+            found.append(Problem("measured", "...", reason, "keep the file as calibrate wrote it"))
     return found
 
 
@@ -252,7 +258,18 @@ def _build(table: Mapping[str, Any]) -> Cluster:
     if "price_per_gpu_hour" in table:
         changes["price_per_gpu_hour"] = float(table["price_per_gpu_hour"])
         changes["price_source"] = "given in the cluster file"
-    return replace(base, **changes)
+    built = replace(base, **changes)
+    return _measured(built, table["measured"]) if "measured" in table else built
+
+
+def _measured(cluster: Cluster, table: Mapping[str, Any]) -> Cluster:
+    """The cluster with what was measured on it."""
+    found = measurements(table)
+    inner = replace(cluster.links[0], curves=found.collectives, source=found.curves.source)
+    gpu = replace(
+        cluster.gpu, curves=found.curves, source=found.curves.source, date=found.curves.date
+    )
+    return replace(cluster, gpu=gpu, links=(inner, *cluster.links[1:]), overheads=found.overheads)
 
 
 def _by_name(table: Mapping[str, Any], gpu: str) -> Cluster:
@@ -322,7 +339,7 @@ def _links(given: list[Mapping[str, Any]], num_gpus: int) -> tuple[Link, ...]:
 
 
 def _link(raw: Mapping[str, Any]) -> Link:
-    in_node = raw["kind"] in LINK_KINDS[:5]
+    in_node = raw["kind"] in IN_NODE_KINDS
     return Link(
         name=raw.get("name", raw["kind"]),
         kind=raw["kind"],

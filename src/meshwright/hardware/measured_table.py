@@ -1,0 +1,139 @@
+"""The [measured] table of a cluster file, as `meshwright calibrate` writes it.
+
+    [measured]
+    date = "2026-11-30"             when
+    source = "torch 2.13.0, ..."    on what, with what
+    ranks = 2                       that computed at once while the kernels were timed
+    threads = 1                     of each rank
+    piece_bytes = 4                 width of the elements of the pieces below
+    [measured.matmul.fp32]          launch_s, rate, m0, n0, k0, memory, cast_bytes, output_bytes
+    [measured.attention.fp32]       launch_s, rate, rows0, keys0, head_dim0, backward
+    [measured.memory]               launch_s, memory
+    [measured.pieces.norm.forward]  launch_s, near_s, far_s, near_elements; and .backward;
+                                    norm, residual, rotary, gate, loss, embedding, accumulate,
+                                    update
+    [measured.alone]                matmul, attention, memory: speed of a rank while others rest
+    [measured.collectives.all_reduce]   launch_s, step_s, rate, ramp_s; also all_gather,
+                                    reduce_scatter, all_to_all and send, on the innermost link
+    [measured.overheads]            host seconds of the software stack
+
+Shares (`rate`, `memory`) are of the rates in [gpu] and [[links]]; every other key is explained
+where its noun is defined, in hardware/curves.py and hardware/measured.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from math import isfinite
+from typing import Any, get_args, get_origin
+
+from meshwright.base.decode import type_hints
+from meshwright.base.names import did_you_mean
+from meshwright.base.noun import dataclass
+from meshwright.base.problem import Problem
+from meshwright.hardware.curves import CollectiveCurve
+from meshwright.hardware.measured import OPERATORS, Curves, Overheads
+
+COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send")
+LARGEST = 1e18
+AGAIN = "`meshwright calibrate -o FILE` writes it anew"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurements:
+    """What the table holds: kernels for the GPU, collectives for its innermost link, overheads."""
+
+    curves: Curves
+    collectives: Mapping[str, CollectiveCurve]
+    overheads: Overheads
+
+
+def check_measured(table: object) -> list[Problem]:
+    """Everything wrong with the table."""
+    if not isinstance(table, dict):
+        return [Problem("measured", table, "is no table", AGAIN)]
+    own, collectives, overheads = _split(table)
+    found = _check(Curves, own, "measured", extra=("collectives", "overheads"))
+    found += _check(Mapping[str, CollectiveCurve], collectives, "measured.collectives")
+    found += _check(Overheads, overheads, "measured.overheads")
+    found += _absent(collectives, COLLECTIVES, "measured.collectives")
+    found += _absent(own.get("pieces", {}), OPERATORS, "measured.pieces")
+    for name in ("matmul", "attention"):
+        if own.get(name) == {}:
+            found.append(Problem(f"measured.{name}", {}, "has no precision", AGAIN))
+    return found
+
+
+def measurements(table: Mapping[str, Any]) -> Measurements:
+    """The nouns of a table without problems."""
+    own, collectives, overheads = _split(table)
+    return Measurements(
+        curves=_built(Curves, own),
+        collectives=_built(Mapping[str, CollectiveCurve], collectives),
+        overheads=_built(Overheads, overheads),
+    )
+
+
+def _split(table: Mapping[str, Any]) -> tuple[dict[str, Any], Any, Any]:
+    own = dict(table)
+    return own, own.pop("collectives", {}), own.pop("overheads", {})
+
+
+def _absent(table: object, names: tuple[str, ...], key: str) -> list[Problem]:
+    known = table if isinstance(table, dict) else dict.fromkeys(names)
+    return [Problem(f"{key}.{n}", None, "is missing", AGAIN) for n in names if n not in known]
+
+
+def _check(kind: Any, value: object, key: str, *, extra: tuple[str, ...] = ()) -> list[Problem]:
+    """What keeps `value` from being a `kind`: a noun, a mapping of nouns, a number, a text."""
+    if get_origin(kind) is Mapping:
+        if not isinstance(value, dict):
+            return [Problem(key, value, "is no table", AGAIN)]
+        inner = get_args(kind)[1]
+        return [p for name, item in value.items() for p in _check(inner, item, f"{key}.{name}")]
+    if is_dataclass(kind):
+        return _check_noun(kind, value, key, extra=extra)
+    return [] if _is_a(kind, value) else [Problem(key, value, f"is no {_WORDS[kind]}", AGAIN)]
+
+
+def _check_noun(kind: Any, value: object, key: str, *, extra: tuple[str, ...]) -> list[Problem]:
+    if not isinstance(value, dict):
+        return [Problem(key, value, "is no table", AGAIN)]
+    known = {f.name: f for f in fields(kind)}
+    found = [
+        Problem(f"{key}.{n}", v, "is no key of this table", did_you_mean(n, (*known, *extra)))
+        for n, v in value.items()
+        if n not in known and n not in extra
+    ]
+    hints = type_hints(kind)
+    for name, field in known.items():
+        if name in value:
+            found += _check(hints[name], value[name], f"{key}.{name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            found.append(Problem(f"{key}.{name}", None, "is missing", AGAIN))
+    return found
+
+
+_WORDS = {float: "number from 0 to 10^18", int: "whole number from 1", str: "text", bool: "truth"}
+
+
+def _is_a(kind: type, value: object) -> bool:
+    if kind is bool or isinstance(value, bool):
+        return kind is bool and isinstance(value, bool)
+    if kind is str:
+        return isinstance(value, str)
+    if kind is int:
+        return isinstance(value, int) and 1 <= value <= LARGEST
+    return isinstance(value, int | float) and isfinite(value) and 0 <= value <= LARGEST
+
+
+def _built(kind: Any, value: Any) -> Any:
+    """The `kind` in a checked value."""
+    if get_origin(kind) is Mapping:
+        inner = get_args(kind)[1]
+        return {name: _built(inner, item) for name, item in value.items()}
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = type_hints(kind)
+        return kind(**{name: _built(hints[name], item) for name, item in value.items()})
+    return float(value) if kind is float else value
