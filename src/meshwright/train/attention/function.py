@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
 
 from meshwright.base.errors import MeshwrightError
@@ -45,9 +46,13 @@ def attention(
         window=sliding_window,
         softcap=softcap,
     )
-    sinks = s_aux.to_local() if hasattr(s_aux, "to_local") else s_aux
-    whole = span is None or span.context is None
-    compute = partial(whole_rows if whole else over_ranks, span=span, rule=rule, sinks=sinks)
+    sinks = s_aux.to_local() if isinstance(s_aux, DTensor) else s_aux
+    context = None if span is None else span.context
+    compute = (
+        partial(whole_rows, span=span, rule=rule, sinks=sinks)
+        if context is None
+        else partial(over_ranks, context=context, rule=rule, sinks=sinks)
+    )
     if getattr(module, "recomputed", False):
         out = checkpoint(compute, query, key, value, use_reentrant=False, preserve_rng_state=False)
     else:

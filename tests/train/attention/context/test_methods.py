@@ -11,7 +11,6 @@ from meshwright.train.attention.rule import Rule  # noqa: E402
 from meshwright.train.attention.runs import runs_of  # noqa: E402
 from meshwright.train.local import run_ranks  # noqa: E402
 from meshwright.train.mesh import Mesh  # noqa: E402
-from meshwright.train.span import Span  # noqa: E402
 
 F64 = torch.float64
 TOKENS = 16
@@ -66,9 +65,8 @@ def one_case(mesh, plan, case):
         slices=slices,
         pieces=PIECES if told == "host" else None,
     )
-    span = Span(positions=places, documents=documents, context=context)
     local = [t[:, :, places] for t in (q, k, v)]
-    out = over_ranks(*local, span=span, rule=rule, sinks=given)
+    out = over_ranks(*local, context=context, rule=rule, sinks=given)
     found = torch.autograd.grad((out * up[:, :, places]).sum(), leaves, allow_unused=True)
     worst = (out - expected[:, :, places]).abs().max()
     for one, other in zip(found, wanted, strict=True):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.base.errors import MeshwrightError
 from meshwright.plan.plan import ContextParallel
 from meshwright.train.attention.context.gather import over_gathered
 from meshwright.train.attention.context.ring import over_ring
@@ -13,8 +12,8 @@ from meshwright.train.attention.context.ulysses import over_heads
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from meshwright.train.attention.context import Context
     from meshwright.train.attention.rule import Rule
-    from meshwright.train.span import Span
 
 METHODS = {
     ContextParallel.ALL_GATHER: over_gathered,
@@ -28,13 +27,10 @@ def over_ranks(
     key: Tensor,
     value: Tensor,
     *,
-    span: Span,
+    context: Context,
     rule: Rule,
     sinks: Tensor | None,
 ) -> Tensor:
     """Attention [b, h, s_local, v] of this rank's queries over the keys of all ranks."""
-    context = span.context
-    if context is None or context.method not in METHODS:
-        raise MeshwrightError("no such context parallelism", hint="set plan.context_parallel")
     method = METHODS[ContextParallel(context.method)]
     return method(query, key, value, context=context, rule=rule, sinks=sinks)
