@@ -101,7 +101,13 @@ def _mixtral(_layers: int) -> dict[str, Any]:
 
 
 def _gpt_oss(layers: int) -> dict[str, Any]:
-    return {**_mixtral(layers), **_wide_heads(layers), "sliding_window": WINDOW}
+    scaling = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4}
+    return {
+        **_mixtral(layers),
+        **_wide_heads(layers),
+        "sliding_window": WINDOW,
+        "rope_parameters": scaling,
+    }
 
 
 def _shared_experts(_layers: int) -> dict[str, Any]:
