@@ -16,7 +16,7 @@ from torch.autograd import Function
 
 from meshwright.train.adapters import experts as fused
 from meshwright.train.parallel.experts import exchange
-from meshwright.train.parallel.experts.order import inverse, permuted, spread
+from meshwright.train.parallel.experts.order import permuted, sorting, spread, weighted
 from meshwright.train.parallel.experts.routing import routes
 
 if TYPE_CHECKING:
@@ -49,15 +49,14 @@ def _dispatched(
 ) -> Tensor:
     """The same for tokens that no other rank holds."""
     way = routes(experts, crowd)
-    undo = inverse(way.order)
-    rows = spread(tokens, way.order, undo, k=experts.shape[1])
+    rows = spread(tokens, way.order, k=experts.shape[1])
     if crowd.ep.size() > 1:
         rows = exchange.swap(rows, way.sent, way.received, crowd.ep)
     rows = _gathered_over_etp(module, crowd, rows, way)
     if crowd.ep.size() > 1:
         rows = exchange.swap(rows, way.received, way.sent, crowd.ep)
-    rows = permuted(rows, undo, way.order)
-    return _weighted(rows.view(*experts.shape, -1), weights).to(tokens.dtype)
+    rows = permuted(rows, way.order.reversed)
+    return weighted(rows.view(*experts.shape, -1), weights).to(tokens.dtype)
 
 
 def _gathered_over_etp(module: nn.Module, crowd: Crowd, rows: Tensor, way: Routes) -> Tensor:
@@ -75,20 +74,25 @@ def _worked(module: nn.Module, rows: Tensor, arrived: Tensor, *, has_down_bias: 
     `arrived` [sources, experts] counts them. The down bias is added by one etp rank alone.
     """
     weights = fused.weights_of(module)
-    sources, local = arrived.shape
-    numbers = torch.arange(local, device=rows.device).repeat(sources)
-    numbers = numbers.repeat_interleave(arrived.reshape(-1), output_size=len(rows))
-    order = torch.argsort(numbers, stable=True)
-    undo, numbers = inverse(order), numbers[order]
+    numbers = _numbers(arrived, len(rows))
+    order = sorting(numbers) if len(arrived) > 1 else None  # from one source they come sorted
+    if order is not None:
+        rows, numbers = permuted(rows, order), numbers[order.forth]
     ends = arrived.sum(0).cumsum(0).to(torch.int32)
-    rows = permuted(rows, order, undo)
     inner = fused.product(rows.to(weights.up.dtype), weights.up, ends)
     if weights.up_bias is not None:
         inner = inner + weights.up_bias[numbers]
     out = fused.product(fused.activated(module, inner), weights.down, ends)
     if weights.down_bias is not None:
         out = out + _Once.apply(weights.down_bias, has_down_bias)[numbers]
-    return permuted(out, undo, order)
+    return out if order is None else permuted(out, order.reversed)
+
+
+def _numbers(arrived: Tensor, count: int) -> Tensor:
+    """The local expert [count] of every row, in order of arrival."""
+    sources, local = arrived.shape
+    numbers = torch.arange(local, device=arrived.device).repeat(sources)
+    return numbers.repeat_interleave(arrived.reshape(-1), output_size=count)
 
 
 class _Once(Function):
@@ -101,11 +105,3 @@ class _Once(Function):
     @staticmethod
     def backward(_ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         return gradients[0], None
-
-
-def _weighted(rows: Tensor, weights: Tensor) -> Tensor:
-    """Sum over k of rows [t, k, hidden] times weights [t, k], in the wider of both formats."""
-    dtype = torch.promote_types(rows.dtype, weights.dtype)
-    weights = weights.to(dtype).unsqueeze(1)
-    result: Tensor = torch.bmm(weights, rows.to(dtype)).squeeze(1)
-    return result

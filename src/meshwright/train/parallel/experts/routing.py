@@ -14,10 +14,13 @@ import torch
 import torch.distributed as dist
 
 from meshwright.base.noun import dataclass
+from meshwright.train.parallel.experts.order import sorting
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed import ProcessGroup
+
+    from meshwright.train.parallel.experts.order import Order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,14 @@ class Crowd:
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """One dispatch. `order` [rows] sorts this rank's rows by expert.
+    """One dispatch. `order` sorts this rank's rows by expert.
 
     `sent`, `received`: rows to and from each ep rank. `arrived` [sources, local experts]: rows
     that this rank's experts work on, by source (ep rank, inside etp rank). `gathered`: rows that
     each etp rank received.
     """
 
-    order: Tensor
+    order: Order
     sent: list[int]
     received: list[int]
     arrived: Tensor
@@ -85,7 +88,7 @@ def _learned(experts: Tensor, crowd: Crowd) -> Routes:
     sent, by_source = rows[: crowd.ep.size()], rows[crowd.ep.size() :]
     blocks = [by_source[i : i + len(sent)] for i in range(0, len(by_source), len(sent))]
     return Routes(
-        order=torch.argsort(chosen, stable=True),
+        order=sorting(chosen),
         sent=sent,
         received=blocks[crowd.etp.rank()],
         arrived=arrived,
@@ -105,7 +108,7 @@ def _balanced(experts: Tensor, crowd: Crowd) -> Routes:
     each = (total + number - 1 - numbers) // number
     received = [sent[crowd.ep.rank()]] * ep
     return Routes(
-        order=torch.argsort(chosen, stable=True),
+        order=sorting(chosen),
         sent=sent,
         received=received,
         arrived=each.expand(crowd.etp.size() * ep, local),
