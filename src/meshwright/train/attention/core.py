@@ -52,8 +52,9 @@ def in_order(
     """
     tokens = query.shape[2]
     rule = _without_idle_window(rule, tokens)
-    special = sinks is not None or rule.softcap is not None or want_lse
-    if not special and rule.window is None and pieces is None and documents is None:
+    special = sinks is not None or rule.softcap is not None or rule.window is not None
+    whole = pieces is None and documents is None
+    if whole and not special and not want_lse and _is_plain(query, value):
         return _plain(query, key, value, rule), None
     row = (Run(0, tokens),)
     same = None if documents is None else (documents, documents)
@@ -66,6 +67,11 @@ def _without_idle_window(rule: Rule, tokens: int) -> Rule:
     if rule.window is None or rule.window < tokens:
         return rule
     return type(rule)(scaling=rule.scaling, softcap=rule.softcap)
+
+
+def _is_plain(query: Tensor, value: Tensor) -> bool:
+    """Whether torch needs no matrix of all scores for these head sizes."""
+    return query.shape[-1] == value.shape[-1] or not query.is_cpu
 
 
 def _plain(query: Tensor, key: Tensor, value: Tensor, rule: Rule) -> Tensor:

@@ -51,9 +51,15 @@ def empty_sums(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def add_tiles(
-    sums: tuple[Tensor, Tensor], query: Tensor, key: Tensor, value: Tensor, *, work: Work
+    sums: tuple[Tensor, Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    work: Work,
+    fresh: bool = False,
 ) -> None:
-    """Merges what the tiles see into output and log-sum-exp, in place."""
+    """Merges what the tiles see into output and log-sum-exp, in place; `fresh` ones are empty."""
     out, lse = sums
     for tile in work.tiles:
         rows, queries, keys = _slices(tile)
@@ -66,6 +72,9 @@ def add_tiles(
             offset=tile.offset,
             same=_same(work, tile),
         )
+        if fresh and tile.alone:
+            out[rows, :, queries], lse[rows, :, queries] = part, part_lse
+            continue
         old = lse[rows, :, queries]
         new = torch.logaddexp(old, part_lse)
         out[rows, :, queries].mul_(torch.exp(old - new).unsqueeze(-1))
@@ -95,6 +104,7 @@ def add_gradients(
     key: Tensor,
     value: Tensor,
     *,
+    out: Tensor,
     lse: Tensor,
     delta: Tensor,
     work: Work,
@@ -107,6 +117,7 @@ def add_gradients(
             query[rows, :, queries],
             key[rows, :, keys],
             value[rows, :, keys],
+            out=out[rows, :, queries],
             lse=lse[rows, :, queries],
             delta=delta[rows, :, queries],
             rule=work.rule,
@@ -156,7 +167,7 @@ class _Attend(torch.autograd.Function):
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, work: Work
     ) -> tuple[Tensor, Tensor]:
         sums = empty_sums(query, value)
-        add_tiles(sums, query, key, value, work=work)
+        add_tiles(sums, query, key, value, work=work, fresh=True)
         add_sinks(sums, sinks)
         out, lse = sums[0].to(query.dtype), sums[1]
         ctx.save_for_backward(query, key, value, out, lse)
@@ -169,9 +180,8 @@ class _Attend(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
         gradients = empty_gradients(query, key, value)
-        add_gradients(
-            gradients, grad, query, key, value, lse=lse, delta=delta_of(grad, out), work=ctx.work
-        )
+        sums = {"out": out, "lse": lse, "delta": delta_of(grad, out)}
+        add_gradients(gradients, grad, query, key, value, work=ctx.work, **sums)
         return *(g.to(query.dtype) for g in gradients), None, None
 
 

@@ -1,8 +1,8 @@
-"""Attention inside one tile, forward and backward, in plain tensor operations.
+"""Attention inside one tile, forward and backward.
 
-Exact for any float dtype, mask, cap and head size; scores exist for a bounded number of queries at
-a time. Online softmax and its backward pass from the log-sum-exp are FlashAttention's (arXiv
-2205.14135, algorithms 1 and 4).
+torch's flash attention where it serves, else plain tensor operations: exact for any float dtype,
+mask, cap and head size, with scores for a bounded number of queries at a time. Online softmax and
+its backward pass from the log-sum-exp are FlashAttention's (arXiv 2205.14135, algorithms 1 and 4).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from meshwright.train.adapters import flash
 from meshwright.train.attention.tiles import Kind
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ def forward(
     query [b, h, q, d], key [b, kv, k, d], value [b, kv, k, v]; head i reads kv head i // (h / kv).
     `same` are the documents of queries and keys where the device alone knows them.
     """
+    if _by_flash(query, value, rule, kind, same):
+        causal = kind == Kind.CAUSAL
+        return flash.forward(query, key, value, causal=causal, scaling=rule.scaling)
     out = query.new_empty(*query.shape[:3], value.shape[-1])
     lse = query.new_empty(query.shape[:3], dtype=wide(query))
     for begin, end, keys in _chunks(query, key, kind):
@@ -64,6 +68,7 @@ def backward(
     key: Tensor,
     value: Tensor,
     *,
+    out: Tensor,
     lse: Tensor,
     delta: Tensor,
     rule: Rule,
@@ -73,9 +78,14 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of query, key and value that pass through this tile.
 
-    `lse` [b, h, q] is over all keys, sinks among them; `delta` [b, h, q] is the sum of output *
-    gradient over the head. Keys' gradients come in the wide dtype.
+    `out` and `lse` [b, h, q] are over all keys, sinks among them; `delta` [b, h, q] is the sum of
+    output * gradient over the head.
     """
+    if _by_flash(query, value, rule, kind, same):
+        causal, scaling = kind == Kind.CAUSAL, rule.scaling
+        return flash.backward(
+            grad, query, key, value, out=out, lse=lse, causal=causal, scaling=scaling
+        )
     grad_query = torch.empty_like(query)
     grad_key = torch.zeros_like(key, dtype=wide(key))
     grad_value = torch.zeros_like(value, dtype=wide(value))
@@ -92,6 +102,14 @@ def backward(
         grad_query[:, :, some] = _joined(pull @ key[:, :, :keys], query)
         grad_key[:, :, :keys] += pull.transpose(-1, -2) @ _split(query[:, :, some], key)
     return grad_query, grad_key, grad_value
+
+
+def _by_flash(
+    query: Tensor, value: Tensor, rule: Rule, kind: Kind, same: tuple[Tensor, Tensor] | None
+) -> bool:
+    """Whether torch's kernel computes this tile."""
+    plain = rule.softcap is None and same is None and kind != Kind.BAND
+    return plain and flash.serves(query, value)
 
 
 def _chunks(query: Tensor, key: Tensor, kind: Kind) -> Iterator[tuple[int, int, int]]:

@@ -7,7 +7,9 @@ where a mask has to say. Kernels that know no masks serve the first two.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -33,7 +35,8 @@ class Kind(IntEnum):
 class Tile:
     """Queries q_begin up to q_end against keys k_begin up to k_end, of one row or of all (None).
 
-    `offset` is the place of the first query less that of the first key.
+    `offset` is the place of the first query less that of the first key. `alone` says that no other
+    tile of the same work has any of these queries.
     """
 
     row: int | None
@@ -43,8 +46,10 @@ class Tile:
     k_end: int
     offset: int
     kind: Kind
+    alone: bool = False
 
 
+@lru_cache(maxsize=64)  # every layer of every pass asks the same
 def tiles_of(
     queries: tuple[Run, ...],
     keys: tuple[Run, ...],
@@ -56,14 +61,26 @@ def tiles_of(
 
     The runs are those of the tokens as they lie. Without `pieces` every row is one document.
     """
+    rows: list[list[Tile]] = []
     if pieces is None:
         whole = (Run(0, max(run.stop for run in queries + keys)),)
-        return tuple(_row_tiles(None, whole, queries, keys, window))
-    found: list[Tile] = []
-    for row, starts in enumerate(pieces):
+        rows.append(list(_row_tiles(None, whole, queries, keys, window)))
+    for row, starts in enumerate(pieces or ()):
         documents = tuple(Run(start, stop) for start, stop in pairwise(starts) if stop > start)
-        found += _row_tiles(row, documents, queries, keys, window)
-    return tuple(found)
+        rows.append(list(_row_tiles(row, documents, queries, keys, window)))
+    return tuple(tile for tiles in rows for tile in _told_alone(tiles))
+
+
+def _told_alone(tiles: list[Tile]) -> Iterator[Tile]:
+    """The tiles of one row, those marked whose queries no other has."""
+    reached: list[int] = []  # where the queries end of all tiles up to this one
+    ordered = sorted(tiles, key=lambda tile: (tile.q_begin, tile.q_end))
+    for tile in ordered:
+        reached.append(max(tile.q_end, reached[-1] if reached else 0))
+    for i, tile in enumerate(ordered):
+        before = reached[i - 1] if i else 0
+        after = ordered[i + 1].q_begin if i + 1 < len(ordered) else tile.q_end
+        yield replace(tile, alone=before <= tile.q_begin and tile.q_end <= after)
 
 
 def _row_tiles(

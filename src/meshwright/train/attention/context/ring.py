@@ -97,7 +97,7 @@ class _Ring(torch.autograd.Function):
         held = (key.contiguous(), value.contiguous())
         for step, work in enumerate(trip.works):
             arrived = _pass_on(held, trip.group) if step + 1 < len(trip.works) else None
-            add_tiles(sums, query, *held, work=work)
+            add_tiles(sums, query, *held, work=work, fresh=step == 0)
             held = arrived() if arrived else held
         add_sinks(sums, sinks)
         out, lse = sums[0].to(query.dtype), sums[1]
@@ -110,14 +110,14 @@ class _Ring(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, out, lse = ctx.saved_tensors
-        trip, delta = ctx.trip, delta_of(grad, out)
-        grad_query = torch.zeros_like(query, dtype=delta.dtype)
+        trip, told = ctx.trip, {"out": out, "lse": lse, "delta": delta_of(grad, out)}
+        grad_query = torch.zeros_like(query, dtype=lse.dtype)
         held = (key.contiguous(), value.contiguous())
         homebound: Callable[[], tuple[Tensor, ...]] = tuple
         for step, work in enumerate(trip.works):
             arrived = _pass_on(held, trip.group) if step + 1 < len(trip.works) else None
-            parts = tuple(torch.zeros_like(t, dtype=delta.dtype) for t in held)
-            add_gradients((grad_query, *parts), grad, query, *held, lse=lse, delta=delta, work=work)
+            parts = tuple(torch.zeros_like(t, dtype=lse.dtype) for t in held)
+            add_gradients((grad_query, *parts), grad, query, *held, work=work, **told)
             for part, others in zip(parts, homebound(), strict=step > 0):
                 part += others
             homebound = _pass_on(parts, trip.group)
