@@ -79,7 +79,8 @@ class Saving:
 class Telling:
     """What is told of the run, and where; `profile` is the first and last step of a window."""
 
-    every_steps: int = 1
+    every_steps: int = 1  # between progress lines; metrics.jsonl has every step
+    in_place: bool = False  # the progress line is rewritten: the reader is a terminal
     tensorboard: bool = False
     wandb_project: str | None = None
     profile: tuple[int, int] | None = None
@@ -128,12 +129,33 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """What the cost model says of the run, to stand beside what is measured.
+
+    `flops_per_token` are model FLOPs under `convention`; `peak_flops` is the dense peak of one
+    device, None where the plan's cluster is not the machine that the run is on (then the predicted
+    figures are None too).
+    """
+
+    flops_per_token: float
+    convention: str
+    peak_flops: float | None = None
+    step_s: float | None = None
+    peak_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A run as ranks read it: the text of a plan.toml, the model's configuration, the run."""
+    """A run as ranks read it: the text of a plan.toml, the keys of config.json, the run.
+
+    `started_s` is when the command began, by the clock of time.time().
+    """
 
     plan_toml: str
     config: dict[str, Any]
     run: Run
+    expected: Expected | None = None
+    started_s: float = 0.0
 
 
 def write_spec(spec: Spec, path: Path) -> None:
