@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.errors import MeshwrightError
 from meshwright.train.launch.asked import Asked
 from meshwright.train.launch.environment import rank_environment
+from meshwright.train.launch.lock import held
 from meshwright.train.launch.processes import adopting
 from meshwright.train.launch.settings import EXECUTE, FORK, AgentSettings
 from meshwright.train.launch.supervisor import Supervisor
@@ -83,9 +84,10 @@ def supervise(
     variables = rank_environment(
         os.environ, environment or {}, ranks=ranks_per_node, nodes=nodes, log_folder=logs
     )
-    with Asked() as asked, adopting():
+    with held(logs / f"lock-{node_rank}") as lock, Asked() as asked, adopting():
         supervisor = Supervisor(
             settings,
+            lock=lock,
             environment=variables,
             grace_s=grace_s,
             limits=limits or Limits(),

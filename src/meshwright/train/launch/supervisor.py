@@ -27,7 +27,7 @@ from meshwright.train.launch.processes import (
 )
 from meshwright.train.launch.rank import DUMP
 from meshwright.train.watch.heart import beats_in
-from meshwright.train.watch.lag import Limits, Watch
+from meshwright.train.watch.lag import Hang, Limits, Watch
 from meshwright.train.watch.signals import ASKS
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Supervisor:
         self,
         settings: AgentSettings,
         *,
+        lock: int,
         environment: dict[str, str],
         grace_s: float,
         limits: Limits,
@@ -57,11 +58,13 @@ class Supervisor:
         tell: Callable[[Event], object],
     ) -> None:
         self._settings = settings
+        self._lock = lock
         self._environment = environment
         self._grace_s = grace_s
         self._asked = asked
         self._tell = tell
         self._folder = Path(settings.log_folder)
+        self._agent_log = self._folder / f"agent-{settings.node_rank}.log"
         self._watch = Watch(limits=limits)
         self._tail = Tail()
         self._ranks: dict[int, tuple[int, str]] = {}  # process and its start, by rank
@@ -113,13 +116,13 @@ class Supervisor:
             lifeline=held,
         )
         text = msgspec.json.encode(settings).decode()
-        with (self._folder / "agent.log").open("ab") as log:
+        with self._agent_log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "meshwright.train.launch.agent", text],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(write, held),
+                pass_fds=(write, held, self._lock),
                 env=self._environment,
                 start_new_session=True,
             )
@@ -145,7 +148,7 @@ class Supervisor:
             self._asked.wait(_POLL_S)
 
     def _lost(self, how: str, *, code: int = 0) -> None:
-        text = f"the agent {how}; {self._folder / 'agent.log'} has its last words"
+        text = f"the agent {how}; {self._agent_log} has its last words"
         self._tell(Event(kind=event.AGENT_LOST, attempt=self._attempt, text=text, code=code))
 
     def _hear(self, events: list[Event]) -> None:
@@ -208,13 +211,15 @@ class Supervisor:
         if now_s - self._looked_s < _LOOK_S or self._hung:
             return
         self._looked_s = now_s
-        running = {r for r, (pid, since) in self._ranks.items() if alive(pid, since=since)}
-        beats = {r: b for r, b in beats_in(self._folder / "beats").items() if r in running}
-        hang = self._watch.look(
-            {r: b for r, b in beats.items() if b.pid == self._ranks[r][0]}, now_s=now_s
-        )
-        if hang is None:
-            return
+        own = {r: pid for r, (pid, since) in self._ranks.items() if alive(pid, since=since)}
+        world = self._settings.nodes * self._settings.ranks
+        beats = {r: b for r, b in beats_in(self._folder / "beats").items() if r < world}
+        hang = self._watch.look(beats, own=own, now_s=now_s)
+        if hang is not None:
+            self._break(hang)
+
+    def _break(self, hang: Hang) -> None:
+        """Has the ranks write their stacks, tells who hangs, and ends all of ours."""
         self._hung = True
         kill(self._ranks.values(), sign=DUMP)
         time.sleep(_DUMP_S)

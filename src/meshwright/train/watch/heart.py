@@ -28,6 +28,7 @@ VARIABLE = "MESHWRIGHT_BEATS"  # the folder that a supervised rank beats in
 STARTING, STEP = "starting", "step"
 _SIZE_BYTES = 4096
 _INTERVAL_S = 0.5
+_RARELY_S = 0.1  # between beats of steps that are shorter
 _QUIET_S = 2.0  # a phase younger than this needs no stack
 _KEPT = 64  # durations of steps that the median is of
 
@@ -61,7 +62,10 @@ class Heart:
         self._file = None if folder is None else _opened(folder / f"rank-{rank}")
         self._ended = threading.Event()
         self._worker = threading.get_ident()
+        self._written_s = 0.0
+        self._turn = threading.Lock()
         if self._file is not None:
+            self._write()
             threading.Thread(target=self._beat, name="heart", daemon=True).start()
 
     @classmethod
@@ -95,7 +99,10 @@ class Heart:
         self._ended.set()
 
     def _enter(self, phase: str) -> None:
+        changed = phase != self._phase
         self._phase, self._entered_s = phase, time.monotonic()
+        if changed or self._entered_s - self._written_s > _RARELY_S:
+            self._write()
 
     def _beat(self) -> None:
         while not self._ended.wait(_INTERVAL_S):
@@ -104,10 +111,11 @@ class Heart:
     def _write(self) -> None:
         if self._file is None:
             return
-        self._count += 1
-        text = msgspec.json.encode(self._now())[: _SIZE_BYTES - 1]
-        with contextlib.suppress(OSError):  # a rank outlives a file system that does not
-            os.pwrite(self._file, text.ljust(_SIZE_BYTES - 1) + b"\n", 0)
+        with self._turn, contextlib.suppress(OSError):  # a rank outlives its file system
+            self._count += 1
+            self._written_s = time.monotonic()
+            text = msgspec.json.encode(self._now()).ljust(_SIZE_BYTES - 1) + b"\n"
+            os.pwrite(self._file, text, 0)
 
     def _now(self) -> Beat:
         lasted_s = time.monotonic() - self._entered_s

@@ -9,12 +9,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.train.watch.heart import STARTING, STEP
+from meshwright.train.watch.heart import STARTING, STEP, Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from meshwright.train.watch.heart import Beat
+    from collections.abc import Mapping
 
 _STILL_S = 5.0  # without a beat: its process is stopped, or its interpreter is
 _LONGEST_LOOK_S = 5.0
@@ -47,8 +45,8 @@ class Hang:
     lines: tuple[str, ...]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Seen:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
     """A rank's last beat, how long it has stood there, and how long it has not beaten."""
 
     beat: Beat
@@ -61,7 +59,7 @@ class Watch:
     """Looks at beats time after time."""
 
     limits: Limits
-    _seen: dict[int, _Seen] = field(default_factory=dict)
+    _seen: dict[int, Seen] = field(default_factory=dict)
     _looked_s: float | None = None
 
     def forget(self) -> None:
@@ -69,62 +67,66 @@ class Watch:
         self._seen.clear()
         self._looked_s = None
 
-    def look(self, beats: Mapping[int, Beat], *, now_s: float) -> Hang | None:
-        """The hang, when some rank has stood still for longer than it may.
+    def look(
+        self, beats: Mapping[int, Beat], *, own: Mapping[int, int], now_s: float
+    ) -> Hang | None:
+        """The hang, when one of our ranks has stood still for longer than it may.
 
-        `beats` are those of ranks that still run.
+        `own` are the ranks that run here, with their processes; one that has not beaten yet stands
+        at its start. The beats of other ranks only tell who is behind.
         """
         last_s = now_s if self._looked_s is None else self._looked_s
         self._looked_s = now_s
         passed_s = min(now_s - last_s, _LONGEST_LOOK_S)
-        self._seen = {rank: seen for rank, seen in self._seen.items() if rank in beats}
-        for rank, beat in beats.items():
-            self._note(rank, beat, passed_s)
+        silent = {r: Beat(rank=r, pid=p) for r, p in own.items() if not _is_of(beats.get(r), p)}
+        known = {**beats, **silent}
+        self._seen = {rank: self._noted(rank, beat, passed_s) for rank, beat in known.items()}
         over = [
-            rank for rank, seen in self._seen.items() if seen.stood_s > self.limits.of(seen.beat)
+            rank for rank in own if self._seen[rank].stood_s > self.limits.of(self._seen[rank].beat)
         ]
-        return hang_of(self._seen.values(), over=over) if over else None
+        return hang_of(self._seen, own=set(own)) if over else None
 
-    def _note(self, rank: int, beat: Beat, passed_s: float) -> None:
+    def _noted(self, rank: int, beat: Beat, passed_s: float) -> Seen:
+        """What is known of a rank with its new beat."""
         seen = self._seen.get(rank)
         if seen is None or seen.beat.pid != beat.pid:
-            self._seen[rank] = _Seen(beat=beat)
-            return
+            return Seen(beat=beat)
         moved = (seen.beat.step, seen.beat.phase) != (beat.step, beat.phase)
-        seen.stood_s = 0.0 if moved else seen.stood_s + passed_s
-        seen.silent_s = 0.0 if seen.beat.count != beat.count else seen.silent_s + passed_s
-        seen.beat = beat
+        return Seen(
+            beat=beat,
+            stood_s=0.0 if moved else seen.stood_s + passed_s,
+            silent_s=0.0 if seen.beat.count != beat.count else seen.silent_s + passed_s,
+        )
 
 
-def hang_of(seen: Iterable[_Seen], *, over: Iterable[int] = ()) -> Hang:
+def _is_of(beat: Beat | None, pid: int) -> bool:
+    return beat is not None and beat.pid == pid
+
+
+def hang_of(seen: Mapping[int, Seen], *, own: set[int]) -> Hang:
     """Names those who lag.
 
-    They are the ranks without a beat; else those behind in steps; else those that wait in no
-    collective while others do; else all that stand still.
+    They are those behind in steps; else our own without a beat; else those that wait in no
+    collective while others do; else all.
     """
-    every = list(seen)
-    silent = [s for s in every if s.silent_s > _STILL_S]
-    furthest = max(s.beat.step for s in every)
-    behind = [s for s in every if s.beat.step < furthest]
-    apart = [s for s in every if " called at " not in s.beat.waiting_in]
-    standing = [s for s in every if s.beat.rank in set(over)]
-    together = len(apart) == len(every)
-    blamed = silent or behind or ([] if together else apart) or standing or every
-    ranks = tuple(sorted(s.beat.rank for s in blamed))
-    return Hang(ranks=ranks, lines=tuple(_line(s) for s in sorted(every, key=_rank)))
+    furthest = max(s.beat.step for s in seen.values())
+    behind = [r for r, s in seen.items() if s.beat.step < furthest]
+    silent = [r for r in own if seen[r].silent_s > _STILL_S]
+    apart = [r for r, s in seen.items() if " called at " not in s.beat.waiting_in]
+    together = len(apart) == len(seen)
+    blamed = behind or silent or ([] if together else apart) or list(seen)
+    lines = tuple(_line(seen[r], own=r in own) for r in sorted(seen))
+    return Hang(ranks=tuple(sorted(blamed)), lines=lines)
 
 
-def _rank(seen: _Seen) -> int:
-    return seen.beat.rank
-
-
-def _line(seen: _Seen) -> str:
+def _line(seen: Seen, *, own: bool) -> str:
+    """Where a rank is, for how long, and what it waits in."""
     beat = seen.beat
     place = f"step {beat.step}" if beat.phase == STEP else f"{beat.phase} (step {beat.step})"
     if beat.phase == STARTING:
-        place = "start"
-    doing = beat.waiting_in or "no collective known"
-    if seen.silent_s > _STILL_S:
-        doing = f"its process shows no life since {seen.silent_s:.0f} s; last seen: {doing}"
+        place = "its start"
+    doing = beat.waiting_in or "in no collective that is known"
+    if own and seen.silent_s > _STILL_S:
+        doing = f"no life in its process for {seen.silent_s:.0f} s; before that {doing}"
     where = f" on {beat.host}" if beat.host else ""
-    return f"rank {beat.rank}{where}: {place} for {seen.stood_s:.0f} s, {doing}"
+    return f"rank {beat.rank}{where}: at {place} for {seen.stood_s:.0f} s, {doing}"

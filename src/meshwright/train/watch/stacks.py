@@ -70,4 +70,5 @@ def _named(function: str) -> str:
 
 
 def _place(frame: FrameType) -> str:
-    return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
+    """A line of source; names are cut, as a beat has little room."""
+    return f"{frame.f_code.co_filename.rpartition('/')[2][:200]}:{frame.f_lineno}"
