@@ -13,11 +13,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from meshwright.base.noun import dataclass
-from meshwright.train.adapters.attention import ATTENTION, register
+from meshwright.train.adapters.attention import choose
 from meshwright.train.parallel import expert, pipeline, recompute, sharding, tensor
 from meshwright.train.stage import Slices, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor, nn
 
     from meshwright.model.architecture import Model
@@ -46,20 +48,26 @@ class Blueprint:
     compile: bool = False
 
 
-def assemble(blueprint: Blueprint, mesh: Mesh) -> list[Stage]:
-    """The stages of this rank on the meta device, cut by every axis; `materialize` comes next."""
-    register()
+def assemble(
+    blueprint: Blueprint, mesh: Mesh, *, places: Sequence[Place] | None = None
+) -> list[Stage]:
+    """The stages of this rank on the meta device, cut by every axis; their values come next.
+
+    `places` holds other layers than the plan says, as a measurement of a shallower model does.
+    """
     slices = slices_of(blueprint, mesh)
     plan = blueprint.plan
-    places = pipeline.places_of(blueprint.model, plan, pp_rank=mesh.rank("pp"))
+    if places is None:
+        places = pipeline.places_of(blueprint.model, plan, pp_rank=mesh.rank("pp"))
     return [_stage(blueprint, mesh, place, slices) for place in places]
 
 
 def bare_model(blueprint: Blueprint) -> nn.Module:
     """The whole transformers model on the meta device, with our attention."""
     config = blueprint.config
-    config._attn_implementation = ATTENTION
-    config._experts_implementation = blueprint.experts
+    choose(config)
+    if blueprint.model.is_moe:
+        config._experts_implementation = blueprint.experts
     config.use_cache = False
     with torch.device("meta"):
         lm = AutoModelForCausalLM.from_config(config, dtype=blueprint.numbers.parameters)
@@ -88,18 +96,11 @@ def _stage(blueprint: Blueprint, mesh: Mesh, place: Place, slices: Slices) -> St
 
 
 def slices_of(blueprint: Blueprint, mesh: Mesh) -> Slices:
-    """Which positions of every row this rank holds, and all others of its cp group."""
-    length, cp = blueprint.seq_len, mesh.size("cp")
-    every = cut(torch.arange(length), cp=cp, how=blueprint.cp_slices)
+    """Which positions of every row this rank holds."""
+    how = blueprint.cp_slices
+    every = cut(torch.arange(blueprint.seq_len), cp=mesh.size("cp"), how=how)
     mine = every[mesh.rank("cp")].contiguous().to(mesh.device_type)
-    if cp == 1:
-        return Slices(positions=mine)
-    return Slices(
-        positions=mine,
-        cp_group=mesh.group("cp"),
-        cp_method=int(blueprint.plan.context_parallel),
-        all_positions=every.to(mesh.device_type),
-    )
+    return Slices(positions=mine, mesh=mesh, plan=blueprint.plan, how=how)
 
 
 def cut(values: Tensor, *, cp: int, how: str) -> Tensor:

@@ -108,8 +108,7 @@ class Engine:
 
     def _means(self) -> float:
         """By how much FSDP2 divides the sum of gradients."""
-        wrapped = sharding.is_wrapped(self.mesh, self.blueprint.numbers)
-        return float(self.mesh.size("batch")) if wrapped else 1.0
+        return float(self.mesh.size("batch"))
 
     def _accumulated(self, micro_batches: Sequence[dict[str, Tensor]]) -> Tensor:
         """One stage, one micro-batch after the other."""
@@ -159,17 +158,22 @@ class Engine:
         )
 
     def _finish_gradients(self) -> None:
-        """What FSDP2 does not do: experts' means, and a tied weight on two stages."""
-        if sharding.is_wrapped(self.mesh, self.blueprint.numbers):
-            scale = sharding.expert_gradient_scale(self.mesh)
-            if scale != 1.0:
-                for stage in self.stages:
-                    for module in expert_modules(stage):
-                        for parameter in module.parameters():
-                            if parameter.grad is not None:
-                                local(parameter.grad).mul_(scale)
+        """What FSDP2 does not do: partial sums, experts' means, a tied weight on two stages."""
+        for stage in self.stages:
+            for parameter in stage.parameters():
+                if isinstance(parameter.grad, DTensor) and _is_partial(parameter.grad):
+                    parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+        scale = sharding.expert_gradient_scale(self.mesh)
+        if scale != 1.0:
+            grads = [p.grad for module in self._experts() for p in module.parameters()]
+            for grad in grads:
+                if grad is not None:
+                    local(grad).mul_(scale)
         if self.blueprint.config.tie_word_embeddings and self._stages_in_all() > 1:
             self._sum_tied()
+
+    def _experts(self) -> list[nn.Module]:
+        return [module for stage in self.stages for module in expert_modules(stage)]
 
     def _stages_in_all(self) -> int:
         return self.stages[0].place.stages
@@ -212,6 +216,11 @@ def local(tensor: Any) -> Tensor:
     """This rank's part of a tensor that may be cut over a mesh."""
     part: Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
     return part
+
+
+def _is_partial(tensor: DTensor) -> bool:
+    """Whether ranks hold summands: norms under sequence parallelism, summed once a step."""
+    return any(placement.is_partial() for placement in tensor.placements)
 
 
 def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:

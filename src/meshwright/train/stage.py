@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from meshwright.base.noun import dataclass
-from meshwright.train.attention.context import context_of
-from meshwright.train.loss import token_loss
+from meshwright.train.attention.context.making import context_of
+from meshwright.train.loss import Split, token_loss
 from meshwright.train.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.distributed import ProcessGroup
-    from torch.distributed.device_mesh import DeviceMesh
+
+    from meshwright.plan.plan import Plan
+    from meshwright.train.mesh import Mesh
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "lm.")
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -47,12 +48,12 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Slices:
-    """What of every row a rank holds: `positions` [s_local] in the row, cut over `cp_group`."""
+    """What of every row a rank holds: its `positions` [s_local], cut as `how` says over cp."""
 
     positions: Tensor
-    cp_group: ProcessGroup | None = None
-    cp_method: int = 0
-    all_positions: Tensor | None = None  # [cp, s_local], every rank's
+    mesh: Mesh
+    plan: Plan
+    how: str
 
 
 class Passing(nn.Module):
@@ -66,7 +67,7 @@ class Passing(nn.Module):
 class Stage(nn.Module):
     """A chunk of `lm`, which it takes over and cuts down.
 
-    `loss_chunks` and `tp_mesh` say how the loss is computed (see `loss.token_loss`); `tp_mesh` is
+    `loss_chunks` and `split` say how the loss is computed (see `loss.token_loss`); `split` is
     set where logits are split over the vocabulary.
     """
 
@@ -77,7 +78,7 @@ class Stage(nn.Module):
         self.place = place
         self.slices = slices
         self.loss_chunks = loss_chunks
-        self.tp_mesh: DeviceMesh | None = None
+        self.split: Split | None = None
         self.lm = _cut(lm, place)
 
     @property
@@ -108,19 +109,13 @@ class Stage(nn.Module):
         ).last_hidden_state
         if not self.place.is_last or labels is None:
             return hidden
-        return token_loss(self.lm, hidden, labels, chunks=self.loss_chunks, tp_mesh=self.tp_mesh)
+        return token_loss(self.lm, hidden, labels, chunks=self.loss_chunks, split=self.split)
 
     def _span(self, documents: Tensor | None) -> Span:
-        slices = self.slices
-        if slices.cp_group is None or slices.all_positions is None:
-            return Span(positions=slices.positions, documents=documents)
-        context = context_of(
-            slices.cp_group,
-            method=slices.cp_method,
-            positions=slices.all_positions,
-            documents=documents,
-        )
-        return Span(positions=slices.positions, documents=documents, context=context)
+        """What attention is told of this micro-batch."""
+        cut = self.slices
+        context = context_of(cut.mesh, cut.plan, cut.positions, documents, slices=cut.how)
+        return Span(positions=cut.positions, documents=documents, context=context)
 
 
 def _cut(lm: nn.Module, place: Place) -> nn.Module:

@@ -7,20 +7,19 @@ operations; what is recorded can be done again for any part of a tensor.
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from transformers import AutoModelForCausalLM
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.train.model.twin import twin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import Tensor, nn
+    from torch import Tensor
 
 _ELEMENTWISE = frozenset(
     f"aten::{name}_"
@@ -51,7 +50,7 @@ def recipes_of(config: Any) -> dict[str, Recipe]:
 
     MeshwrightError for a family that starts one in a way that cannot be done in parts.
     """
-    twin = _meta_model(config)
+    twin = twin_of(config)
     recorder = _Recorder({id(p): name for name, p in twin.named_parameters()})
     for module in twin.modules():
         module._is_hf_initialized = False
@@ -78,20 +77,14 @@ def initialize_buffers(model: Any) -> None:
     for module in model.modules():
         if not module._buffers or all(b is None for b in module._buffers.values()):
             continue
-        stand_in = copy.copy(module)
+        stand_in = object.__new__(type(module))  # copy.copy calls FSDP2's constructor
+        stand_in.__dict__ = dict(module.__dict__)
         stand_in._parameters = {
             name: None if p is None else torch.nn.Parameter(torch.empty(1, 1, device="meta"))
             for name, p in module._parameters.items()
         }
         with torch.no_grad():
             model._init_weights(stand_in)
-
-
-def _meta_model(config: Any) -> nn.Module:
-    plain = copy.deepcopy(config)
-    plain._attn_implementation = "eager"
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(plain, dtype=torch.float32)
 
 
 class _Recorder(TorchDispatchMode):

@@ -9,6 +9,7 @@ the engine's loss is scaled up by as much, so that they are sums.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from torch.distributed.fsdp import (
@@ -31,18 +32,20 @@ if TYPE_CHECKING:
     from meshwright.train.stage import Stage
 
 
-def is_wrapped(mesh: Mesh, numbers: Numbers) -> bool:
-    """Whether FSDP2 is needed: several replicas, or layers that run in another format."""
-    return mesh.size("batch") > 1 or numbers.mixed
+def is_wrapped(mesh: Mesh, numbers: Numbers, *, moe: bool) -> bool:
+    """Whether FSDP2 is needed: several replicas of anything, or layers in another format."""
+    replicas = mesh.size("efsdp") * mesh.size("dp_replicate") if moe else 1
+    return max(mesh.size("batch"), replicas) > 1 or numbers.mixed
 
 
 def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
-    """Shards a stage: embedding, every layer, then what is left (final norm and head)."""
-    if not is_wrapped(mesh, numbers):
+    """Shards a stage: experts, embedding, every layer, then what is left (final norm and head)."""
+    experts = expert_modules(stage)
+    if not is_wrapped(mesh, numbers, moe=bool(experts)):
         return
+    _allow_views()
     common = _options(plan, numbers)
     keep = int(plan.zero_stage) < 3 or not plan.reshard_after_forward
-    experts = expert_modules(stage)
     for module in experts:
         fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **common)
     dense = _mesh(mesh, "fsdp")
@@ -53,6 +56,12 @@ def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
     for layer in stage.layers:
         fully_shard(layer, mesh=dense, reshard_after_forward=not keep, **common)
     fully_shard(stage, mesh=dense, reshard_after_forward=False, **common)
+
+
+def _allow_views() -> None:
+    """Silences FSDP2's warning of outputs that are views: no model here writes into them."""
+    about = "FSDP2-wrapped module .* returned a view tensor"
+    warnings.filterwarnings("ignore", message=about, category=UserWarning)
 
 
 def _mesh(mesh: Mesh, shard: str) -> DeviceMesh:
@@ -83,5 +92,8 @@ def before_microbatch(stage: nn.Module, plan: Plan, *, is_last: bool) -> None:
 
 
 def expert_gradient_scale(mesh: Mesh) -> float:
-    """What turns FSDP2's mean over an expert's replicas into the mean over all other tokens."""
+    """What turns FSDP2's mean over an expert's replicas into the mean over all other tokens.
+
+    Every replica saw tokens of its own (`parallel.expert`), be they cut over batch or over tp.
+    """
     return mesh.size("efsdp") * mesh.size("dp_replicate") / mesh.size("batch")

@@ -1,0 +1,143 @@
+"""A plan on its ranks, step by step beside the reference that the parent computed."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from meshwright.base.noun import dataclass
+from meshwright.model.config import model_from_config
+from meshwright.train.assemble import Blueprint, assemble, cut
+from meshwright.train.clip import clip, gradient_norm
+from meshwright.train.engine import Engine
+from meshwright.train.mesh import Mesh
+from meshwright.train.model.initial import initialize
+from meshwright.train.numbers import uniform
+from meshwright.train.optimizer import build
+from meshwright.train.settings import Recipe
+from meshwright.train.step import summed
+from meshwright.train.verify.islands import wide
+from meshwright.train.verify.reference import DTYPE, LEARNING_RATE, WEIGHT_DECAY
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from meshwright.plan.plan import Plan
+    from meshwright.train.verify.reference import Batch, Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """How far a rank is from the reference, relative to the largest element of each tensor.
+
+    `losses` and `norms` by step; `gradients` of the first step and `parameters` after the last by
+    name; `missing` lists parameters that got no gradient though they should.
+    """
+
+    losses: tuple[float, ...]
+    norms: tuple[float, ...]
+    gradients: dict[str, float]
+    parameters: dict[str, float]
+    missing: tuple[str, ...]
+
+
+def compare(
+    config: Any, plan: Plan, data: list[Batch], expected: Reference, *, seed: int, clip_norm: float
+) -> Deviation:
+    """Runs the plan on this rank; every rank of the plan must call it alike."""
+    logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)  # slow gathers are told
+    engine = engine_of(config, plan, seq_len=data[0].tokens.shape[1], seed=seed)
+    recipe = Recipe(learning_rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimizers = build(engine, recipe)
+    losses: list[float] = []
+    norms: list[float] = []
+    gradients: dict[str, float] = {}
+    missing: list[str] = []
+    with wide():
+        for step, batch in enumerate(data):
+            share = engine.forward_backward(micro_batches(engine, batch), tokens=batch.counted)
+            losses.append(_apart(float(summed(engine, share)), expected.losses[step]))
+            if step == 0:
+                gradients, missing = _gradients(engine, expected)
+            norm = gradient_norm(engine)
+            norms.append(_apart(float(norm), expected.norms[step]))
+            clip(engine, norm, limit=clip_norm)
+            optimizers.step()
+            optimizers.zero_grad()
+    return Deviation(
+        losses=tuple(losses),
+        norms=tuple(norms),
+        gradients=gradients,
+        parameters=_parameters(engine, expected),
+        missing=tuple(missing),
+    )
+
+
+def engine_of(config: Any, plan: Plan, *, seq_len: int, seed: int) -> Engine:
+    """The engine of a plan in float64 on this CPU rank, with the run's first values."""
+    mesh = Mesh(plan, device_type="cpu")
+    blueprint = Blueprint(
+        config=config,
+        model=model_from_config(config.to_dict()),
+        plan=plan,
+        numbers=uniform(DTYPE),
+        seq_len=seq_len,
+        experts="eager",
+    )
+    stages = assemble(blueprint, mesh)
+    device = torch.device("cpu")
+    initialize(stages, config, seed=seed, device=device)
+    return Engine(stages, mesh, blueprint, device=device)
+
+
+def micro_batches(engine: Engine, batch: Batch) -> list[dict[str, Tensor]]:
+    """This rank's micro-batches of a global batch: its rows, its slice of each."""
+    mesh, size = engine.mesh, int(engine.plan.micro_batch_size)
+    length = batch.tokens.shape[1]
+    places = cut(torch.arange(length), cp=mesh.size("cp"), how=engine.blueprint.cp_slices)
+    mine = places[mesh.rank("cp")]
+    tokens = batch.tokens.chunk(mesh.dp_size)[mesh.dp_rank][:, mine]
+    labels = batch.labels.chunk(mesh.dp_size)[mesh.dp_rank][:, mine]
+    return [
+        {"tokens": t, "labels": y, "position_ids": mine.expand(len(t), -1)}
+        for t, y in zip(tokens.split(size), labels.split(size), strict=True)
+    ]
+
+
+def _gradients(engine: Engine, expected: Reference) -> tuple[dict[str, float], list[str]]:
+    found, missing = {}, []
+    for name, parameter in engine.named_parameters():
+        if parameter.grad is None:
+            if name in expected.gradients and parameter.requires_grad:
+                missing.append(name)
+            continue
+        found[name] = _distance(parameter.grad, expected.gradients[name])
+    return found, missing
+
+
+def _parameters(engine: Engine, expected: Reference) -> dict[str, float]:
+    return {
+        name: _distance(parameter.detach(), expected.parameters[name])
+        for name, parameter in engine.named_parameters()
+    }
+
+
+def _distance(mine: Any, theirs: Tensor) -> float:
+    """Largest difference over the largest element; infinite for another shape."""
+    whole = mine.full_tensor() if isinstance(mine, DTensor) else mine
+    if whole.shape != theirs.shape:
+        return float("inf")
+    return _apart(0.0, float((whole - theirs).abs().max()), scale=float(theirs.abs().max()))
+
+
+def _apart(mine: float, theirs: float, *, scale: float | None = None) -> float:
+    """The difference relative to `scale`, which is the second one if it is not given."""
+    difference = abs(mine - theirs)
+    size = abs(theirs) if scale is None else scale
+    if math.isnan(difference):
+        return float("inf")
+    return difference / size if size > 0 else (0.0 if difference == 0 else float("inf"))
