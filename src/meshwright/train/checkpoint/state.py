@@ -17,10 +17,10 @@ from torch.distributed.tensor import DTensor
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
-from meshwright.train.model.names import name_in, names_of
+from meshwright.train.model.names import named_tensors, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
@@ -60,8 +60,10 @@ def state_of(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer] = ())
     tensors: dict[str, Tensor] = {}
     copies: list[tuple[str, Tensor]] = []
     values: dict[str, Value] = {}
-    for name, tensor in _weights(modules):
-        _add(tensors, copies, WEIGHTS + name, tensor)
+    for module in modules:
+        _reshard(module)
+        for name, tensor in named_tensors(module):
+            _add(tensors, copies, WEIGHTS + name, tensor)
     names = names_of(modules)
     for optimizer in optimizers:
         for name, value in _optimizer_state(optimizer, names):
@@ -81,18 +83,6 @@ def _add(
             copies.append((name, tensor))
     else:
         tensors[name] = tensor
-
-
-def _weights(modules: Sequence[nn.Module]) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and persistent buffers."""
-    for module in modules:
-        _reshard(module)
-        for name, parameter in module.named_parameters():
-            yield name_in(module, name), parameter
-        kept = set(module.state_dict(keep_vars=True)) if any(True for _ in module.buffers()) else ()
-        for name, buffer in module.named_buffers():
-            if name in kept:
-                yield name_in(module, name), buffer
 
 
 def _reshard(module: nn.Module) -> None:

@@ -9,7 +9,6 @@ run do send each other plans as pickles, through their process group and not thr
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -42,8 +41,10 @@ from torch.futures import Future
 
 from meshwright.base.noun import dataclass
 from meshwright.data.shards.hashed import creating
+from meshwright.train import safetensors
 from meshwright.train.checkpoint.index import INDEX, Entry, Index, Piece, key_of, name_of, type_of
 from meshwright.train.checkpoint.manifest import File
+from meshwright.train.safetensors import Outline
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,24 +53,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.distributed.checkpoint.planner import LoadPlanner, ReadItem, SavePlanner
 
-    from meshwright.data.shards.hashed import HashedFile
     from meshwright.train.checkpoint.state import Group, Value
     from meshwright.train.model.share import Box
-
-_SAFETENSORS = {  # names of types in a safetensors header
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +175,8 @@ class FolderWriter(StorageWriter):
         results: list[WriteResult] = []
         if blocks:
             with creating(self.folder / plan.storage_data) as file:
-                _write_safetensors(file, {_key(i): block for i, block in blocks.items()})
+                outlines = {_key(i): _outline(block) for i, block in blocks.items()}
+                safetensors.write(file, outlines, blocks.values())
             digest = File(bytes=file.written.bytes, xxh3_128=file.written.xxh3_128)
             stored = Stored(file=plan.storage_data, digest=digest)
             results = [WriteResult(i, block.nbytes, stored) for i, block in blocks.items()]
@@ -222,6 +208,10 @@ def _key(index: MetadataIndex) -> str:
     return key_of(index.fqn, tuple(index.offset or ()))
 
 
+def _outline(block: Tensor) -> Outline:
+    return Outline(dtype=name_of(block.dtype), shape=tuple(block.shape))
+
+
 def _entry(name: str, metadata: TensorStorageMetadata, stored: dict[Any, Stored]) -> Entry:
     pieces = tuple(
         Piece(
@@ -233,25 +223,6 @@ def _entry(name: str, metadata: TensorStorageMetadata, stored: dict[Any, Stored]
     )
     dtype = name_of(metadata.properties.dtype)
     return Entry(dtype=dtype, shape=tuple(metadata.size), pieces=pieces)
-
-
-def _write_safetensors(file: HashedFile, tensors: dict[str, Tensor]) -> None:
-    """The format of huggingface/safetensors 0.8: header length, JSON header, values end to end.
-
-    Written piece by piece, where `safetensors.torch.save` would first copy all of them together.
-    """
-    header: dict[str, Any] = {}
-    end = 0
-    for name, tensor in tensors.items():
-        start, end = end, end + tensor.nbytes
-        kind = _SAFETENSORS[name_of(tensor.dtype)]
-        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [start, end]}
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    file.write(len(text).to_bytes(8, "little"))
-    file.write(text)
-    for tensor in tensors.values():
-        file.write(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
 
 
 def sync(folder: Path) -> None:
