@@ -87,10 +87,11 @@ def export(
 ) -> Exported:
     """Writes the weights of a checkpoint ("runs/a/step-1000") into the folder `out`.
 
-    Of the folder of a run it takes the newest checkpoint that is whole. `dtype` is that of the files, by default the one that weights were trained in. `tokenizer` is a
-    folder whose tokenizer goes with them. `out` is there whole or not at all, and is replaced only
-    with `force`; `tell` is given bytes done and in all. InvalidInput for a checkpoint that is
-    unfinished, torn or changed, MeshwrightError for one of a model that is not known.
+    Of the folder of a run it takes the newest checkpoint that is whole. `dtype` is that of the
+    files, by default the one that weights were trained in. `tokenizer` is a folder whose tokenizer
+    goes with them. `out` is there whole or not at all, and is replaced only with `force`; `tell` is
+    given bytes done and in all. InvalidInput for a checkpoint that is unfinished, torn or changed,
+    MeshwrightError for one of a model that is not known.
     """
     out = Path(out)
     _check(out, dtype, force=force)
@@ -208,7 +209,7 @@ def _write_weights(
     shards = _shards(outlines, shard_bytes)
     total = sum(outline.bytes for outline in outlines.values())
     done = 0
-    names = {}
+    names: dict[str, str] = {}
     for number, shard in enumerate(shards, start=1):
         name = "model.safetensors"
         if len(shards) > 1:

@@ -35,8 +35,8 @@ _TYPES = {
     "BOOL": "bool",
 }
 _CONVERT = (
-    'convert it where you trust it: python -c "from transformers import AutoModelForCausalLM as M; '
-    "M.from_pretrained('FOLDER').save_pretrained('NEW')\""
+    'convert it where you trust it: python -c "from transformers import AutoModelForCausalLM as '
+    "M; M.from_pretrained('FOLDER').save_pretrained('NEW')\""
 )
 
 
