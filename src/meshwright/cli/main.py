@@ -28,6 +28,7 @@ COMMANDS = {  # name: where it is defined, and its line in the help, which needs
     "rules": ("meshwright.cli.rules", "List every rule, and what only a framework demands."),
     "show": ("meshwright.cli.show", "List known models, GPUs, frameworks, names of knobs, ..."),
     "data": ("meshwright.cli.data", "From raw text to packed shards: clean, deduplicated."),
+    "export": ("meshwright.cli.export", "Write a checkpoint as safetensors for transformers."),
     "launch": ("meshwright.cli.launch", "Write the file that runs a plan on a scheduler."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
