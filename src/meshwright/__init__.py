@@ -49,6 +49,7 @@ __all__ = [
     "plan",
     "predict",
     "read_job",
+    "train",
     "write_job",
 ]
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         predict,
         read_job,
     )
+    from meshwright.api.training import train
     from meshwright.base.errors import MeshwrightError
     from meshwright.base.finding import Finding
     from meshwright.hardware.cluster import Cluster
@@ -74,8 +76,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first asked for (PEP 562)."""
-    if name == "plan":  # the package, which can be called
-        return import_module("meshwright.plan")
+    if name in ("plan", "train"):  # packages that can be called
+        return import_module(f"meshwright.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

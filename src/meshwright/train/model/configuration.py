@@ -44,16 +44,26 @@ _SAME_AS = {"kimi_k2": "deepseek_v3", "qwen2_5": "qwen2", "gemma3": "gemma3_text
 def configuration_of(
     model: Model, *, section: Mapping[str, Any] | None = None, folder: str | Path = "."
 ) -> PretrainedConfig:
-    """The configuration of a job's model, from the [model] section of its plan file where given.
+    """The configuration of a job's model, from the keys that `keys_behind` finds.
+
+    MeshwrightError when transformers has no such architecture or refuses a value.
+    """
+    return configuration_from_keys(keys_behind(model, section=section, folder=folder))
+
+
+def keys_behind(
+    model: Model, *, section: Mapping[str, Any] | None = None, folder: str | Path = "."
+) -> Mapping[str, Any]:
+    """The config.json keys of a job's model, from the [model] section of its plan file where given.
 
     `folder` is that of the plan file. Without a section, and for a model written out block by
     block, a model that equals a preset or the config.json it was read from gets that one's keys,
-    and any other is rebuilt from its blocks. NotAConfiguration when that cannot be done,
-    MeshwrightError when transformers has no such architecture or refuses a value.
+    and any other is rebuilt from its blocks. NotAConfiguration when that cannot be done. Nothing
+    of transformers is imported.
     """
     if section and "runs" not in section:
-        return configuration_from_keys(_keys_in(section, Path(folder)))
-    return configuration_from_keys(_known_keys(model) or keys_of(model))
+        return _keys_in(section, Path(folder))
+    return _known_keys(model) or keys_of(model)
 
 
 def configuration_from_keys(keys: Mapping[str, Any]) -> PretrainedConfig:

@@ -1,0 +1,150 @@
+"""What the engine cannot execute, told before torch is imported; one function an axis."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.base.finding import Finding
+from meshwright.plan.job import num_microbatches
+from meshwright.plan.plan import ContextParallel, Precision, Schedule
+from meshwright.plan.stages import chunks_per_rank
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from meshwright.plan.job import Job
+
+_NO_NARROWER = (Precision.MXFP8, Precision.NVFP4)
+
+
+def refusals(job: Job) -> list[Finding]:
+    """Every reason why the engine cannot run the plan of a job; empty where it can."""
+    return [finding for case in CASES for finding in case(job)]
+
+
+def _batch(job: Job) -> Iterator[Finding]:
+    """The global batch in whole micro-batches, the same number on every replica."""
+    plan, size = job.plan, job.workload.global_batch_size
+    together = int(plan.dp) * int(plan.micro_batch_size)
+    if size % together:
+        below, above = size // together * together, -(-size // together) * together
+        yield _finding(
+            "workload.global_batch",
+            size,
+            f"a batch of {size} does not divide into micro-batches of {plan.micro_batch_size} on "
+            f"{plan.dp} replicas",
+            hint=f"workload.global_batch = {below or above} or {above}",
+        )
+
+
+def _sequence(job: Job) -> Iterator[Finding]:
+    """Rows in whole slices: two for each cp rank unless all-to-all gives it whole rows."""
+    plan, length = job.plan, job.workload.seq_len
+    cp = int(plan.cp)
+    is_whole = int(plan.context_parallel) == ContextParallel.ULYSSES
+    parts = cp if is_whole else 2 * cp
+    if cp > 1 and length % parts:
+        above = -(-length // parts) * parts
+        yield _finding(
+            "workload.seq_len",
+            length,
+            f"rows of {length} tokens do not divide into {parts} slices for cp {cp}",
+            hint=f"workload.seq_len = {above}, or another plan.cp",
+        )
+    tp = int(plan.tp)
+    if tp > 1 and plan.sequence_parallel and length % cp == 0 and (length // cp) % tp:
+        yield _finding(
+            "plan.tp",
+            tp,
+            f"slices of {length // cp} tokens do not divide by tp {tp} for sequence parallelism",
+            hint="plan.sequence_parallel = false, or another workload.seq_len",
+        )
+    if cp > 1 and int(plan.context_parallel) == ContextParallel.HIERARCHICAL:
+        yield _finding(
+            "plan.context_parallel",
+            "hierarchical",
+            "context parallelism in two levels is not implemented",
+            hint='plan.context_parallel = "ring", "ulysses" or "all-gather"',
+        )
+
+
+def _pipeline(job: Job) -> Iterator[Finding]:
+    """Schedules that neither torch nor our tables have, and too few micro-batches."""
+    plan = job.plan
+    if int(plan.pp) < 2:
+        return
+    schedule = Schedule(int(plan.schedule))
+    if schedule is Schedule.DUALPIPE:
+        yield _finding(
+            "plan.schedule",
+            "dualpipe",
+            "DualPipe holds every layer twice, which this engine does not",
+            hint='plan.schedule = "dualpipe-v", the same order with one copy',
+        )
+    count, pp = int(num_microbatches(job)), int(plan.pp)
+    if schedule is Schedule.ONE_F_ONE_B and int(chunks_per_rank(plan)) == 1 and count < pp:
+        yield _finding(
+            "workload.global_batch",
+            job.workload.global_batch_size,
+            f"{count} micro-batches are fewer than the {pp} stages of 1F1B",
+            hint=f"workload.global_batch = {pp * int(plan.dp) * int(plan.micro_batch_size)}, or "
+            'plan.schedule = "gpipe"',
+        )
+    if plan.vocab_over_pipeline:
+        yield _finding(
+            "plan.vocab_over_pipeline",
+            True,
+            "the vocabulary cannot be spread over pipeline stages",
+            hint="plan.vocab_over_pipeline = false",
+        )
+
+
+def _precision(job: Job) -> Iterator[Finding]:
+    """Formats that are neither torch's nor torchao's here."""
+    precision = Precision(int(job.plan.precision))
+    if precision in _NO_NARROWER:
+        yield _finding(
+            "plan.precision",
+            precision.name.lower(),
+            f"products in {precision.name.lower()} are not implemented",
+            hint='plan.precision = "fp8" or "bf16"',
+        )
+    if int(job.plan.base_weight_bits):
+        yield _finding(
+            "plan.base_weight_bits",
+            int(job.plan.base_weight_bits),
+            "frozen weights of fewer bits (QLoRA) are not implemented",
+            hint="plan.base_weight_bits = 0",
+        )
+
+
+def _offload(job: Job) -> Iterator[Finding]:
+    """What can be kept on the host is parameters with their optimizer states."""
+    plan = job.plan
+    if float(plan.offload_activations):
+        yield _finding(
+            "plan.offload_activations",
+            float(plan.offload_activations),
+            "saved activations cannot be kept on the host",
+            hint='plan.offload_activations = 0; plan.recompute = "full" saves most of them',
+        )
+    if float(plan.offload_optimizer) and not plan.offload_params:
+        yield _finding(
+            "plan.offload_optimizer",
+            float(plan.offload_optimizer),
+            "optimizer states go to the host together with the parameters, or not at all",
+            hint="plan.offload_params = true, or plan.offload_optimizer = 0",
+        )
+
+
+CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (
+    _batch,
+    _sequence,
+    _pipeline,
+    _precision,
+    _offload,
+)
+
+
+def _finding(key: str, value: object, message: str, *, hint: str) -> Finding:
+    return Finding(message=message, key=key, value=value, hint=hint)
