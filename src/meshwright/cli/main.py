@@ -30,6 +30,7 @@ COMMANDS = {  # name: where it is defined, and its line in the help, which needs
     "data": ("meshwright.cli.data", "From raw text to packed shards: clean, deduplicated."),
     "export": ("meshwright.cli.export", "Write a checkpoint as safetensors for transformers."),
     "launch": ("meshwright.cli.launch", "Write the file that runs a plan on a scheduler."),
+    "train": ("meshwright.cli.train", "Train a model under a plan: start, resume, watch."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
 }
