@@ -107,20 +107,28 @@ class StorageTracker(TorchDispatchMode):
         self._best = Peak(bytes=self.now, event=len(self.events))
         return peak
 
-    def alive_at(self, event: int, category: Category) -> int:
-        """Bytes of a category that were alive after the first `event` events."""
-        return self.composition(event)[category]
+    def alive(self, category: Category) -> int:
+        """Bytes of a category that are alive now."""
+        pairs = zip(self.categories, self._sizes, strict=True)
+        return sum(size for own, size in pairs if own is category)
 
     def composition(self, event: int) -> dict[Category, int]:
         """Bytes by category after the first `event` events."""
+        return self.compositions([event])[event]
+
+    def compositions(self, events: Iterable[int]) -> dict[int, dict[Category, int]]:
+        """`composition` of several places at once, by place."""
         total = dict.fromkeys(Category, 0)
-        for number, change in self.events[:event]:
-            total[self.categories[number]] += change
-        return total
+        found, done = {}, 0
+        for event in sorted(set(events)):
+            for number, change in self.events[done:event]:
+                total[self.categories[number]] += change
+            found[event], done = dict(total), event
+        return found
 
     def most(self, category: Category, *, since: int = 0) -> int:
         """The most bytes of one category at once, from event `since` on."""
-        now = best = self.alive_at(since, category)
+        now = best = self.composition(since)[category]
         for number, change in self.events[since:]:
             if self.categories[number] is category:
                 now += change

@@ -61,8 +61,8 @@ class TrafficTracker(TorchDispatchMode):
 
 
 def axis_of(description: str) -> str:
-    """The axis of the mesh that a process group's description names."""
-    return description.removeprefix("mesh_")
+    """The axis of the mesh that a process group's description names, "world" of the default one."""
+    return "world" if description == "default_pg" else description.removeprefix("mesh_")
 
 
 def by_axis(flows: Mapping[Lane, Flow]) -> dict[tuple[str, str], Flow]:

@@ -1,0 +1,168 @@
+"""One rank of a plan runs its training step in this process, and its memory and traffic are read.
+
+The step is the one that training runs: `assemble`, the engine, clipping, the optimizer. Two steps
+are run and the second is read, when the optimizer's states and FSDP's buffers exist.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from meshwright.base.noun import dataclass
+from meshwright.train import optimizer as optimizers
+from meshwright.train.adapters.fake import fake_tensors, fake_world
+from meshwright.train.adapters.gathered import gathered_parameters
+from meshwright.train.assemble import assemble
+from meshwright.train.clip import clip, gradient_norm
+from meshwright.train.engine import Engine
+from meshwright.train.measure.marks import BACKWARD, FORWARD, UPDATE, Marks
+from meshwright.train.measure.storage import Category, StorageTracker
+from meshwright.train.measure.traffic import Flow, Lane, TrafficTracker
+from meshwright.train.mesh import Mesh, degrees_of
+from meshwright.train.settings import Recipe
+from meshwright.train.step import summed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch import Tensor
+
+    from meshwright.train.assemble import Blueprint
+    from meshwright.train.measure.marks import Stretch
+    from meshwright.train.stage import Place
+
+LABEL = 1  # any token id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one rank's step took.
+
+    `held` is the most bytes of each category at once; of gradients, what the update reads.
+    `peaks` and `parts` have, for every stretch of the step, its peak and what lay in memory then.
+    """
+
+    held: Mapping[Category, float]
+    peaks: Mapping[Stretch, float]
+    parts: Mapping[Stretch, Mapping[Category, float]]
+    flows: Mapping[Lane, Flow]
+    cpu_s: float = 0.0
+
+    @property
+    def fullest(self) -> Stretch:
+        """The stretch with the highest peak."""
+        return max(self.peaks, key=lambda stretch: self.peaks[stretch])
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most bytes that are alive at once."""
+        return self.peaks[self.fullest]
+
+
+def read_rank(
+    blueprint: Blueprint,
+    *,
+    rank: int,
+    microbatches: int,
+    places: Sequence[Place] | None = None,
+    recipe: Recipe | None = None,
+) -> Reading:
+    """Memory and traffic of global rank `rank` of the blueprint's plan, on fake tensors.
+
+    `places` says which layers its stages hold, where that is not what the plan says.
+    """
+    start_s = time.process_time()
+    world_size = degrees_of(blueprint.plan).world_size
+    with fake_world(world_size=world_size, rank=rank):
+        mesh = Mesh(blueprint.plan, device_type="cpu")
+        mesh.batch, mesh.expert, mesh.sequence  # noqa: B018 - made of real tensors
+        with fake_tensors():
+            engine = _engine(blueprint, mesh, places)
+            reading = read_steps(engine, microbatches=microbatches, recipe=recipe or Recipe())
+    spent_s = time.process_time() - start_s
+    return Reading(
+        held=reading.held,
+        peaks=reading.peaks,
+        parts=reading.parts,
+        flows=reading.flows,
+        cpu_s=spent_s,
+    )
+
+
+def _engine(blueprint: Blueprint, mesh: Mesh, places: Sequence[Place] | None) -> Engine:
+    """The engine of this rank, its parameters without values."""
+    device = torch.device(mesh.device_type)
+    stages = assemble(blueprint, mesh, places=places)
+    for stage in stages:
+        stage.to_empty(device=device)
+    return Engine(stages, mesh, blueprint, device=device)
+
+
+def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
+    """Two steps of an engine, on whatever tensors it has; the second is read."""
+    updates = optimizers.build(engine, recipe)
+    storage = StorageTracker()
+    for stage in engine.stages:
+        storage.see_all([*stage.parameters(), *stage.buffers()], Category.WEIGHTS)
+    marks = Marks(storage, TrafficTracker())
+    with storage:
+        _step(engine, updates, microbatches, marks=marks, recipe=recipe)
+        _name_resident(engine, updates, storage)
+        traffic = TrafficTracker(lambda call, arguments: marks.communicated(call, arguments))
+        marks = Marks(storage, traffic)
+        since = len(storage.events)
+        storage.cut()
+        marks.watch(engine.stages)
+        with traffic:
+            gradients = _step(engine, updates, microbatches, marks=marks, recipe=recipe)
+        marks.release()
+    held = {c: float(storage.most(c, since=since)) for c in Category}
+    held[Category.GRADIENTS] = float(gradients)
+    order = {stretch: peak.event for stretch, peak in marks.peaks.items()}
+    parts = storage.compositions(order.values())
+    return Reading(
+        held=held,
+        peaks={stretch: float(peak.bytes) for stretch, peak in marks.peaks.items()},
+        parts={stretch: parts[event] for stretch, event in order.items()},
+        flows=dict(traffic.flows),
+    )
+
+
+def _step(engine: Engine, updates: Any, microbatches: int, *, marks: Marks, recipe: Recipe) -> int:
+    """A training step whose numbers nobody reads, as `step.train_step`; bytes of gradients."""
+    marks.traffic.phase = FORWARD
+    batches = [_batch(engine) for _ in range(microbatches)]
+    summed(engine, torch.zeros((), dtype=torch.float64))  # the count of labels
+    loss = engine.forward_backward(batches, tokens=1.0)
+    marks.traffic.phase = UPDATE
+    marks.mark(BACKWARD, "last")
+    gradients = [p.grad for _, p in engine.named_parameters() if p.grad is not None]
+    marks.storage.see_all(gradients, Category.GRADIENTS)
+    taken = marks.storage.alive(Category.GRADIENTS)
+    del gradients
+    norm = gradient_norm(engine)
+    summed(engine, loss)
+    clip(engine, norm, limit=recipe.clip_norm)
+    updates.step()
+    updates.zero_grad()
+    marks.mark(UPDATE, "step")
+    return taken
+
+
+def _batch(engine: Engine) -> dict[str, Tensor]:
+    """A micro-batch of this rank's slice."""
+    length = engine.stages[0].slices.positions.numel()
+    shape = (int(engine.plan.micro_batch_size), length)
+    return {"tokens": torch.full(shape, LABEL), "labels": torch.full(shape, LABEL)}
+
+
+def _name_resident(engine: Engine, updates: Any, storage: StorageTracker) -> None:
+    """Optimizer states and FSDP's buffers, which the first step has made."""
+    for part in updates.parts:
+        for state in part.state.values():
+            storage.see_all(state.values(), Category.OPTIMIZER)
+    for stage in engine.stages:
+        storage.see_all(gathered_parameters(stage), Category.COMMUNICATION)
