@@ -71,6 +71,8 @@ def bare_model(blueprint: Blueprint) -> nn.Module:
     config.use_cache = False
     with torch.device("meta"):
         lm = AutoModelForCausalLM.from_config(config, dtype=blueprint.numbers.parameters)
+    for parameter in lm.parameters():  # routers of deepseek_v3 and glm4_moe are float32 regardless
+        parameter.data = parameter.data.to(blueprint.numbers.parameters)
     return lm.train()
 
 

@@ -91,6 +91,8 @@ def _model(config: Any, *, seed: int) -> nn.Module:
     config._experts_implementation = "eager"
     with torch.device("meta"):
         lm = AutoModelForCausalLM.from_config(config, dtype=DTYPE)
+    for parameter in lm.parameters():  # some routers are float32 regardless
+        parameter.data = parameter.data.to(DTYPE)
     lm.to_empty(device="cpu")
     lm.tie_weights()
     initialize([lm], config, seed=seed, device=torch.device("cpu"))
