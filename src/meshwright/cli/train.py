@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from meshwright.base.finding import EXIT_FINDINGS, EXIT_OK, exit_code
+from meshwright.base.finding import EXIT_FINDINGS, EXIT_INTERRUPTED, EXIT_OK, exit_code
 from meshwright.cli import output
+from meshwright.train.launch.codes import PREEMPTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,7 +164,8 @@ def train(plan: str, *, as_json: bool, dry_run: bool, max_restarts: int, **asked
         return _dry(start, as_json=as_json)
     shown = _Screen()
     ended = launch(start, max_restarts=max_restarts, on_event=shown.show, on_progress=output.remark)
-    return _finish(ended, as_json=as_json)
+    code = _finish(ended, as_json=as_json)
+    return EXIT_INTERRUPTED if shown.is_interrupted and code == PREEMPTED else code
 
 
 def _arguments(asked: dict[str, Any]) -> dict[str, Any]:
@@ -233,6 +236,7 @@ class _Screen:
 
     def __init__(self) -> None:
         self._in_line = False
+        self.is_interrupted = False
 
     def show(self, event: Any) -> None:
         """One event of the supervisor."""
@@ -242,7 +246,9 @@ class _Screen:
             sys.stderr.write(event.text)
             sys.stderr.flush()
             self._in_line = not event.text.endswith("\n")
-        elif event.kind in (kinds.STARTING, kinds.RANKS, kinds.ENDED):
+        elif event.kind == kinds.ENDED:
+            self.is_interrupted = event.sign == signal.SIGINT
+        elif event.kind in (kinds.STARTING, kinds.RANKS):
             return
         else:
             self._say(f"{event.kind}: {event.text}" if event.text else event.kind)

@@ -25,6 +25,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.stop = False
+        self.first = 0  # the signal that asked
         self._count = 0
         self._before: dict[int, Any] = {}
         self._reader, self._writer = socket.socketpair()
@@ -58,4 +59,5 @@ class Asked:
 
     def _heard(self, number: int, _frame: FrameType | None) -> None:
         self.stop = True
+        self.first = self.first or number
         self._count += number in _COUNTED

@@ -19,7 +19,7 @@ AGENT_LOST = "agent lost"  # torchrun's agent ended or showed no life; `code`
 RESTARTING = "restarting"  # another attempt; `text` says how many are left
 STOPPING = "stopping"  # somebody asked to stop; `text` says how long the ranks have
 LINE = "line"  # rank 0 wrote something; `text` as it was written
-ENDED = "ended"  # `code`
+ENDED = "ended"  # `code`, and the signal `sign` that asked for it, if one did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Event:
     rank: int = -1
     code: int = 0
     left: int = 0
+    sign: int = 0
     lines: tuple[str, ...] = ()
     pids: dict[int, int] = field(default_factory=dict)
 

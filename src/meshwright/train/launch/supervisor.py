@@ -86,7 +86,8 @@ class Supervisor:
             if code is None and self._left < 1:
                 code = FAILED
             if code is not None:
-                self._tell(Event(kind=event.ENDED, attempt=self._attempt, code=code))
+                sign = self._asked.first
+                self._tell(Event(kind=event.ENDED, attempt=self._attempt, code=code, sign=sign))
                 return code
             self._attempt += 1
             self._left -= 1
