@@ -20,6 +20,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 
+from meshwright.cost.schedules import definition_of
 from meshwright.train.parallel.expert import expert_modules
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
         return
     _allow_views()
     common = _options(plan, numbers)
-    keep = int(plan.zero_stage) < 3 or not plan.reshard_after_forward
+    keep = is_kept(plan)
     for module in experts:
         fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **common)
     dense = _mesh(mesh, "fsdp")
@@ -56,6 +57,18 @@ def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
     for layer in stage.layers:
         fully_shard(layer, mesh=dense, reshard_after_forward=not keep, **common)
     fully_shard(stage, mesh=dense, reshard_after_forward=False, **common)
+
+
+def is_kept(plan: Plan) -> bool:
+    """Whether gathered parameters stay from forward to backward.
+
+    They do under schedules that split the backward pass, whatever the plan says: torch looks up a
+    stage's weight gradients by the parameters of the moment, and finds none of those that have
+    been sharded again (torch 2.13, torch/distributed/pipelining/stage.py, `backward_one_chunk`).
+    """
+    definition = definition_of(int(plan.schedule), vpp=int(plan.vpp))
+    splits = int(plan.pp) > 1 and definition.splits_backward
+    return int(plan.zero_stage) < 3 or not plan.reshard_after_forward or splits
 
 
 def _allow_views() -> None:
