@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from meshwright.base.noun import dataclass
 from meshwright.train.adapters.attention import choose
+from meshwright.train.attention.context.making import context_of
 from meshwright.train.parallel import expert, pipeline, recompute, sharding, tensor
 from meshwright.train.stage import Slices, Stage
 
@@ -102,7 +103,8 @@ def slices_of(blueprint: Blueprint, mesh: Mesh) -> Slices:
     how = blueprint.cp_slices
     every = cut(torch.arange(blueprint.seq_len), cp=mesh.size("cp"), how=how)
     mine = every[mesh.rank("cp")].contiguous().to(mesh.device_type)
-    return Slices(positions=mine, mesh=mesh, plan=blueprint.plan, how=how)
+    context = context_of(mesh, blueprint.plan, seq_len=blueprint.seq_len, slices=how)
+    return Slices(positions=mine, context=context)
 
 
 def cut(values: Tensor, *, cp: int, how: str) -> Tensor:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from meshwright.base.noun import dataclass
-from meshwright.train.attention.context.making import context_of
+from meshwright.train.attention.context.making import with_documents
 from meshwright.train.loss import Split, token_loss
 from meshwright.train.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from meshwright.plan.plan import Plan
-    from meshwright.train.mesh import Mesh
+    from meshwright.train.attention.context import Context
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "lm.")
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -48,12 +47,10 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Slices:
-    """What of every row a rank holds: its `positions` [s_local], cut as `how` says over cp."""
+    """What of every row a rank holds: its `positions` [s_local], cut as `context` says over cp."""
 
     positions: Tensor
-    mesh: Mesh
-    plan: Plan
-    how: str
+    context: Context | None = None
 
 
 class Passing(nn.Module):
@@ -113,9 +110,9 @@ class Stage(nn.Module):
 
     def _span(self, documents: Tensor | None) -> Span:
         """What attention is told of this micro-batch."""
-        cut = self.slices
-        context = context_of(cut.mesh, cut.plan, cut.positions, documents, slices=cut.how)
-        return Span(positions=cut.positions, documents=documents, context=context)
+        slices = self.slices
+        context = slices.context and with_documents(slices.context, documents)
+        return Span(positions=slices.positions, documents=documents, context=context)
 
 
 def _cut(lm: nn.Module, place: Place) -> nn.Module:

@@ -4,7 +4,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 
 from meshwright.plan.plan import ContextParallel, Plan  # noqa: E402
-from meshwright.train.attention.context.making import context_of  # noqa: E402
+from meshwright.train.attention.context.making import context_of, with_documents  # noqa: E402
 from meshwright.train.attention.context.methods import over_ranks  # noqa: E402
 from meshwright.train.attention.core import in_order  # noqa: E402
 from meshwright.train.attention.rule import Rule  # noqa: E402
@@ -22,7 +22,8 @@ RULES = {
     "window": Rule(scaling=0.4, window=5),
     "softcap": Rule(scaling=0.4, softcap=2.0),
 }
-METHODS = [ContextParallel.RING, ContextParallel.ALL_GATHER, ContextParallel.ULYSSES]
+METHODS = list(ContextParallel)
+SLICES = ("zigzag", "contiguous")
 
 
 def whole(*, kv, v_dim=8):
@@ -36,14 +37,14 @@ def whole(*, kv, v_dim=8):
 
 def cases():
     for method in METHODS:
-        for slices in ("zigzag", "contiguous"):
+        for slices in SLICES:
             for rule in RULES.values():
                 for told in ("nothing", "host", "device"):
                     for kv in (1, 2, 4):
                         yield method, slices, rule, told, kv
 
 
-def one_case(mesh, plan, case):
+def one_case(mesh, contexts, case):
     """The largest difference to one process of outputs and gradients."""
     method, slices, rule, told, kv = case
     leaves, up = whole(kv=kv, v_dim=4 if kv == 4 else 8)
@@ -57,14 +58,8 @@ def one_case(mesh, plan, case):
     runs = runs_of(slices, rank=rank, size=size, tokens=TOKENS // size)
     places = torch.cat([torch.arange(run.start, run.stop) for run in runs])
     documents = DOCUMENTS[:, places] if told == "device" else None
-    context = context_of(
-        mesh,
-        plan.replace(context_parallel=int(method)),
-        places,
-        documents,
-        slices=slices,
-        pieces=PIECES if told == "host" else None,
-    )
+    context = contexts[method, slices]
+    context = with_documents(context, documents, pieces=PIECES if told == "host" else None)
     local = [t[:, :, places] for t in (q, k, v)]
     out = over_ranks(*local, context=context, rule=rule, sinks=given)
     found = torch.autograd.grad((out * up[:, :, places]).sum(), leaves, allow_unused=True)
@@ -77,9 +72,16 @@ def one_case(mesh, plan, case):
 
 
 def all_cases(size):
-    plan = Plan(cp=size)
+    plan = Plan(cp=size, cp_inner=2)
     mesh = Mesh(plan, device_type="cpu")
-    return {case: one_case(mesh, plan, case) for case in cases()}
+    contexts = {
+        (method, slices): context_of(
+            mesh, plan.replace(context_parallel=int(method)), seq_len=TOKENS, slices=slices
+        )
+        for method in METHODS
+        for slices in SLICES
+    }
+    return {case: one_case(mesh, contexts, case) for case in cases()}
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -1,65 +1,87 @@
-"""How the rows of a micro-batch are cut over the cp ranks of a mesh."""
+"""How the rows of a run are cut over the cp ranks of a mesh, and of a micro-batch its documents."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 
+from meshwright.base.errors import MeshwrightError
+from meshwright.plan.plan import ContextParallel
 from meshwright.train.attention.context import Context
 from meshwright.train.attention.context.order import in_row_order
 from meshwright.train.attention.runs import runs_of
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.distributed import ProcessGroup
 
     from meshwright.plan.plan import Plan
-    from meshwright.train.attention.runs import Run
     from meshwright.train.attention.tiles import Pieces
     from meshwright.train.mesh import Mesh
 
 
-def context_of(
-    mesh: Mesh,
-    plan: Plan,
-    positions: Tensor,
-    documents: Tensor | None = None,
-    *,
-    slices: str = "zigzag",
-    pieces: Pieces | None = None,
-) -> Context | None:
-    """The context of a micro-batch whose rows the loader cut as `slices`; None where cp is 1.
+def context_of(mesh: Mesh, plan: Plan, *, seq_len: int, slices: str = "zigzag") -> Context | None:
+    """How rows of `seq_len` tokens, cut as the loader's `slices`, lie over cp; None where cp is 1.
 
-    `positions` [s_local] and `documents` [b, s_local] are this rank's. With `pieces` of the whole
-    rows nothing is sent; else the ranks' documents are gathered (4 * b * s_local bytes a rank), so
-    that all cp ranks must call this, once a micro-batch, in the same order.
+    Makes process groups, so that all ranks of the world must call it, once and before the first
+    step. MeshwrightError where `seq_len` or `plan.cp_inner` does not divide.
     """
     size = mesh.size("cp")
     if size == 1:
         return None
-    group, rank = mesh.group("cp"), mesh.rank("cp")
-    runs = tuple(
-        runs_of(slices, rank=r, size=size, tokens=positions.shape[-1]) for r in range(size)
-    )
-    whole = None
-    if pieces is None and documents is not None:
-        whole = _whole(documents, group, runs)
+    parts = 2 * size if slices == "zigzag" else size
+    if seq_len % parts:
+        raise MeshwrightError(
+            f"rows of {seq_len} tokens do not divide into {parts} slices ({slices}, cp {size})",
+            hint=f"set seq_len to a multiple of {parts}",
+        )
+    tokens, method = seq_len // size, int(plan.context_parallel)
+    outer, inner = None, None
+    if method == ContextParallel.HIERARCHICAL:
+        outer, inner = _levels(mesh, int(plan.cp_inner))
     return Context(
-        group=group,
-        rank=rank,
-        method=int(plan.context_parallel),
-        runs=runs,
-        pieces=pieces,
-        documents=whole,
+        group=mesh.group("cp"),
+        rank=mesh.rank("cp"),
+        method=method,
+        runs=tuple(runs_of(slices, rank=r, size=size, tokens=tokens) for r in range(size)),
+        outer=outer,
+        inner=inner,
     )
 
 
-def _whole(
-    documents: Tensor, group: dist.ProcessGroup, runs: tuple[tuple[Run, ...], ...]
-) -> Tensor:
-    """Documents of whole rows, in order, from every rank's part."""
-    size = len(runs)
-    parts = documents.new_empty(size, *documents.shape)
-    dist.all_gather_single(parts.view(-1), documents.reshape(-1), group=group)
-    return in_row_order(torch.cat(parts.unbind(), 1), sum(runs, ()), dim=1)
+def with_documents(
+    context: Context, documents: Tensor | None, *, pieces: Pieces | None = None
+) -> Context:
+    """The context of one micro-batch of packed rows; as it is where rows hold one document each.
+
+    With `pieces` of the whole rows nothing is sent. Without, this rank's `documents` [b, s_local]
+    (int32) are gathered from all: 4 * b * s_local bytes a rank, and every rank of the group must
+    call this in the same order.
+    """
+    if pieces is not None:
+        return replace(context, pieces=pieces, documents=None)
+    if documents is None:
+        return context
+    parts = documents.new_empty(context.size, *documents.shape)
+    dist.all_gather_single(parts.view(-1), documents.reshape(-1), group=context.group)
+    whole = in_row_order(torch.cat(parts.unbind(), 1), sum(context.runs, ()), dim=1)
+    return replace(context, documents=whole)
+
+
+def _levels(mesh: Mesh, inner: int) -> tuple[ProcessGroup, ProcessGroup]:
+    """This rank's groups of the ring across and of the all-to-all inside, of `inner` neighbours."""
+    degrees = mesh.degrees
+    if inner < 1 or degrees.cp % inner:
+        raise MeshwrightError(
+            f"cp_inner {inner} does not divide cp {degrees.cp}",
+            hint=f"set plan.cp_inner to a divisor of {degrees.cp}",
+        )
+    names = ("others", "cp_outer", "cp_inner", "tp")
+    others = degrees.world_size // (degrees.cp * degrees.tp)
+    sizes = (others, degrees.cp // inner, inner, degrees.tp)
+    levels = init_device_mesh(mesh.device_type, sizes, mesh_dim_names=names)
+    return levels["cp_outer"].get_group(), levels["cp_inner"].get_group()

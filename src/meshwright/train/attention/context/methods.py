@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.plan.plan import ContextParallel
 from meshwright.train.attention.context.gather import over_gathered
+from meshwright.train.attention.context.hierarchical import over_levels
 from meshwright.train.attention.context.ring import over_ring
 from meshwright.train.attention.context.ulysses import over_heads
 
@@ -19,6 +20,7 @@ METHODS = {
     ContextParallel.ALL_GATHER: over_gathered,
     ContextParallel.ULYSSES: over_heads,
     ContextParallel.RING: over_ring,
+    ContextParallel.HIERARCHICAL: over_levels,
 }
 
 

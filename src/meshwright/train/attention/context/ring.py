@@ -128,6 +128,8 @@ class _Ring(torch.autograd.Function):
 def _pass_on(tensors: Sequence[Tensor], group: ProcessGroup) -> Callable[[], tuple[Tensor, ...]]:
     """Sends to the next rank what is here; the call returned waits for what the last one sent."""
     size, rank = dist.get_world_size(group), dist.get_rank(group)
+    if size == 1:  # a ring of one has nobody to send to
+        return lambda: tuple(tensors)
     received = tuple(torch.empty_like(t) for t in tensors)
     following, previous = (rank + 1) % size, (rank - 1) % size
     calls = [dist.P2POp(dist.isend, t, group=group, group_peer=following) for t in tensors]
