@@ -39,10 +39,10 @@ class Tail:
         self._path: Path | None = None
         self._read_bytes = 0
 
-    def follow(self, path: Path) -> None:
-        """Another file, from its present end: what it has was read in an earlier life."""
+    def follow(self, path: Path, *, skip_bytes: int) -> None:
+        """Another file, without what an earlier run wrote into it."""
         self._path = path
-        self._read_bytes = path.stat().st_size if path.exists() else 0
+        self._read_bytes = skip_bytes
 
     def read(self) -> str:
         """The new text, whole lines or not."""

@@ -64,6 +64,7 @@ class Supervisor:
         self._asked = asked
         self._tell = tell
         self._folder = Path(settings.log_folder)
+        self._old_bytes = {p: p.stat().st_size for p in self._folder.glob("attempt-*/rank-0.log")}
         self._agent_log = self._folder / f"agent-{settings.node_rank}.log"
         self._watch = Watch(limits=limits)
         self._tail = Tail()
@@ -172,7 +173,8 @@ class Supervisor:
         self._hung = False
         self._ranks = {rank: (pid, started_at(pid)) for rank, pid in told.pids.items()}
         self._watch.forget()
-        self._tail.follow(log_of(self._folder, self._attempt, 0))
+        log = log_of(self._folder, self._attempt, 0)
+        self._tail.follow(log, skip_bytes=self._old_bytes.get(log, 0))
         self._tell(told)
 
     def _restarting(self) -> None:
