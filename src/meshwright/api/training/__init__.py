@@ -152,7 +152,7 @@ def begin(
     ranks, more = _ranks_per_node(known, kind, nodes)
     spec = Spec(
         plan_toml=write_job(known),
-        config=dict(_config(known, job)),
+        config=dict(config_keys(known, job)),
         run=run,
         expected=_expected(known, kind),
         started_s=started_s,
@@ -240,7 +240,7 @@ def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
     return path
 
 
-def _config(job: Job, given: Job | str | Path) -> Mapping[str, Any]:
+def config_keys(job: Job, given: Job | str | Path) -> Mapping[str, Any]:
     """The keys of the model's config.json, as the plan file has them where there is one."""
     if not isinstance(given, str | Path):
         return keys_behind(job.model)

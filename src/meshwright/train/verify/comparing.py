@@ -11,14 +11,13 @@ from torch.distributed.tensor import DTensor
 
 from meshwright.base.noun import dataclass
 from meshwright.model.config import model_from_config
-from meshwright.train.assemble import Blueprint, assemble, cut
+from meshwright.train.assemble import Blueprint, cut
+from meshwright.train.building import build as build_engine
+from meshwright.train.building import slices_for
 from meshwright.train.clip import clip, gradient_norm
-from meshwright.train.engine import Engine
-from meshwright.train.mesh import Mesh
-from meshwright.train.model.initial import initialize
 from meshwright.train.numbers import uniform
 from meshwright.train.optimizer import build
-from meshwright.train.settings import Recipe
+from meshwright.train.settings import Recipe, Run
 from meshwright.train.step import summed
 from meshwright.train.verify.islands import wide
 from meshwright.train.verify.reference import DTYPE, LEARNING_RATE, WEIGHT_DECAY
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from meshwright.plan.plan import Plan
+    from meshwright.train.engine import Engine
     from meshwright.train.verify.reference import Batch, Reference
 
 
@@ -78,20 +78,18 @@ def compare(
 
 
 def engine_of(config: Any, plan: Plan, *, seq_len: int, seed: int) -> Engine:
-    """The engine of a plan in float64 on this CPU rank, with the run's first values."""
-    mesh = Mesh(plan, device_type="cpu")
+    """The engine of a plan in float64 on this CPU rank, as a run builds it."""
     blueprint = Blueprint(
         config=config,
         model=model_from_config(config.to_dict()),
         plan=plan,
         numbers=uniform(DTYPE),
         seq_len=seq_len,
+        cp_slices=slices_for(plan),
         experts="eager",
     )
-    stages = assemble(blueprint, mesh)
-    device = torch.device("cpu")
-    initialize(stages, config, seed=seed, device=device)
-    return Engine(stages, mesh, blueprint, device=device)
+    run = Run(steps=1, out="", seed=seed)
+    return build_engine(blueprint, run, device=torch.device("cpu"))
 
 
 def micro_batches(engine: Engine, batch: Batch) -> list[dict[str, Tensor]]:
