@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from meshwright.train.mesh import Mesh
 from meshwright.train.model.tiny import tiny_config
 from meshwright.train.parallel import expert
+from meshwright.train.verify.islands import wide
 
 FAMILIES = ("qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3", "glm4_moe")
 ROWS, LENGTH = 8, 8
-
-
-class Wide(TorchFunctionMode):
-    """Float32 islands of a model's own forward (routers) computed in float64: all is exact then."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = dict(kwargs or {})
-        args = tuple(torch.float64 if a is torch.float32 else a for a in args)
-        kwargs = {k: torch.float64 if v is torch.float32 else v for k, v in kwargs.items()}
-        if func is Tensor.float:
-            return (
-                func(*args, **kwargs).double() if not args[0].dtype.is_floating_point else args[0]
-            )
-        return func(*args, **kwargs)
 
 
 def block_of(family: str, *, dtype: torch.dtype = torch.float64, **changes: Any) -> nn.Module:
@@ -55,33 +43,38 @@ def batches(count: int, *, dtype: torch.dtype = torch.float64) -> tuple[Tensor, 
     return first.to(dtype), second.to(dtype)
 
 
-def run(block: nn.Module, inputs: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+def run(
+    block: nn.Module, inputs: Tensor, slopes: Tensor, *, lifted: bool = True
+) -> tuple[Tensor, Tensor]:
     """Outputs and gradients of inputs of every micro-batch; gradients add up in the block."""
-    pairs = [_once(block, x, slope) for x, slope in zip(inputs, slopes, strict=True)]
+    pairs = [_once(block, x, slope, lifted) for x, slope in zip(inputs, slopes, strict=True)]
     return torch.stack([y for y, _ in pairs]), torch.stack([g for _, g in pairs])
 
 
-def _once(block: nn.Module, x: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+def _once(block: nn.Module, x: Tensor, slope: Tensor, lifted: bool) -> tuple[Tensor, Tensor]:
     x = x.clone().requires_grad_()
-    with Wide():
+    with wide() if lifted else nullcontext():
         y = block(x)
-    y = y[0] if isinstance(y, tuple) else y
-    y.backward(slope)
+        y = y[0] if isinstance(y, tuple) else y
+        y.backward(slope)
     assert x.grad is not None
     return y.detach(), x.grad
 
 
-def reference(family: str, count: int) -> dict[str, Tensor]:
-    """Outputs, input gradients and every weight's gradient on one process."""
-    block = block_of(family)
+def reference(family: str, count: int, **changes: Any) -> dict[str, Tensor]:
+    """Outputs, input gradients and every weight's gradient on one process, by transformers."""
+    block = block_of(family, **changes)
     y, gradient = run(block, *batches(count))
     return {"output": y, "input": gradient} | {n: p.grad for n, p in block.named_parameters()}
 
 
-def spread(family: str, count: int, mesh: Mesh, **options: Any) -> dict[str, Tensor]:
+def spread(
+    block: nn.Module, count: int, mesh: Mesh, *, recompute: bool = False
+) -> dict[str, Tensor]:
     """The same on the ranks of a mesh, whole on every rank."""
-    block = block_of(family)
-    expert.apply(block, mesh, **options)  # type: ignore[arg-type]
+    expert.apply(block, mesh)  # type: ignore[arg-type]
+    if recompute:
+        checkpoint_block(block)
     y, gradient = run(block, *(own(t, mesh) for t in batches(count)))
     of_experts = {id(p) for m in expert.expert_modules(block) for p in m.parameters()}
     whole = {"output": whole_rows(y, mesh), "input": whole_rows(gradient, mesh)}
@@ -89,6 +82,12 @@ def spread(family: str, count: int, mesh: Mesh, **options: Any) -> dict[str, Ten
         axes = ("efsdp", "dp_replicate") if id(p) in of_experts else ("batch",)
         whole[name] = summed(p.grad, mesh, axes)
     return whole
+
+
+def checkpoint_block(block: nn.Module) -> None:
+    """Has the block's forward run again in the backward pass."""
+    forward = block.forward
+    block.forward = lambda x: checkpoint(forward, x, use_reentrant=False)
 
 
 def own(tensor: Tensor, mesh: Mesh) -> Tensor:
