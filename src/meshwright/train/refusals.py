@@ -59,13 +59,6 @@ def _sequence(job: Job) -> Iterator[Finding]:
             f"slices of {length // cp} tokens do not divide by tp {tp} for sequence parallelism",
             hint="plan.sequence_parallel = false, or another workload.seq_len",
         )
-    if cp > 1 and int(plan.context_parallel) == ContextParallel.HIERARCHICAL:
-        yield _finding(
-            "plan.context_parallel",
-            "hierarchical",
-            "context parallelism in two levels is not implemented",
-            hint='plan.context_parallel = "ring", "ulysses" or "all-gather"',
-        )
 
 
 def _pipeline(job: Job) -> Iterator[Finding]:
