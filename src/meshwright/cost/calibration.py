@@ -62,6 +62,7 @@ class Stack:
     host_p2p_s: float = 0.0  # host and synchronisation time of each pipeline hand-over
     host_serial: bool = False  # the host computes itself: its time adds to the kernels'
     host_backward: float = 1.1  # host time of a block's backward against its forward (C++ autograd)
+    attention_cp: float = 1.0  # speed of attention over a cut sequence against `attention`
     host_cp_s: float = 0.0  # more host time of a block under context parallelism
     host_fsdp_s: float = 0.0  # host time of gathering or reducing one block's parameters
     host_step_layer_s: float = 0.0  # host time of the optimizer step for one block's tensors

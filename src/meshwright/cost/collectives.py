@@ -87,6 +87,26 @@ def all_reduce_s(group: Group, total_bytes: Any) -> Any:
     )
 
 
+def gather_parameters_s(group: Group, total_bytes: Any) -> Any:
+    """Seconds to gather sharded parameters; with the stack's own copies where it was measured."""
+    kind = "all_gather" if group.link.curves is None else "gather_parameters"
+    return np.maximum(_inner_s(group, kind, total_bytes), _outer_s(group, total_bytes))
+
+
+def reduce_gradients_s(group: Group, total_bytes: Any) -> Any:
+    """Seconds to reduce-scatter gradients, likewise."""
+    kind = "all_gather" if group.link.curves is None else "reduce_gradients"
+    return np.maximum(_inner_s(group, kind, total_bytes), _outer_s(group, total_bytes))
+
+
+def all_reduce_gradients_s(group: Group, total_bytes: Any) -> Any:
+    """Seconds to all-reduce gradients of replicas, likewise; else a scatter and a gather."""
+    if group.link.curves is None:
+        return 2.0 * reduce_gradients_s(group, total_bytes)
+    inner = _inner_s(group, "all_reduce_gradients", total_bytes)
+    return np.maximum(inner, 2.0 * _outer_s(group, total_bytes))
+
+
 def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0) -> Any:
     """Seconds of an all-to-all in which each rank holds `send_bytes` for the whole group.
 
@@ -101,6 +121,8 @@ def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0)
 
 def point_to_point_s(group: Group, send_bytes: Any) -> Any:
     """Seconds to hand `send_bytes` to the next rank of the group over its slowest link."""
+    if group.link.curves is not None and np.all(group.outer <= 1):
+        return _inner_s(group, "send", send_bytes)
     inner_rate = group.link.bytes_per_s * group.scale_up
     crosses = group.outer > 1
     rate = np.where(crosses, np.minimum(group.outer_rate, inner_rate), inner_rate)

@@ -205,7 +205,9 @@ def attention(shop: Shop, layer: Attention) -> Kernels:
         "precision_name": _attention_precision(plan),
     }
     gpu = shop.job.cluster.gpu
-    rate = shop.stack.attention * shop.hardware.matmul * _older_kernels(shop)
+    rate: Any = shop.stack.attention * shop.hardware.matmul * _older_kernels(shop)
+    if shop.stack.attention_cp != 1.0:
+        rate = rate * np.where(plan.cp > 1, shop.stack.attention_cp, 1.0)
     fused_forward = efficiency.attention_s(gpu, **shape, backward=False) / rate
     fused_backward = efficiency.attention_s(gpu, **shape, backward=True) / rate
     forward, backward = _unfused_attention(shop, layer)

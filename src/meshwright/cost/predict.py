@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.cost.calibration import default_calibration
+from meshwright.cost.calibration import default_calibration, is_measured
 from meshwright.cost.memory import meanings, memory, memory_stack, stage_memory
 from meshwright.cost.step import combine, step_time
-from meshwright.cost.terms import TIME, Meaning, Term
+from meshwright.cost.terms import FIT, TIME, Meaning, Term
 from meshwright.hardware import efficiency
 from meshwright.model.flops import flops_per_token
 from meshwright.plan.job import num_microbatches
@@ -196,20 +196,32 @@ def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
         ),
     }
     operands = _operands(job)
-    kernel_evidence = efficiency.evidence(job.cluster.gpu, "matmul")
     terms = {}
     for name, value in {**totals, **leaves}.items():
-        meaning = TIME[name]
-        evidence = meaning.evidence if meaning.evidence != "measured" else kernel_evidence
+        source, evidence = _time_basis(job, TIME[name])
         terms[name] = Term(
             value=float(value),
             unit="s",
-            formula=meaning.formula,
-            source=meaning.source,
+            formula=TIME[name].formula,
+            source=source,
             evidence=evidence,
             operands=operands,
         )
     return terms
+
+
+def _time_basis(job: Job, meaning: Meaning) -> tuple[str, str]:
+    """Source and evidence of a term: the machine's own measurements where it has them."""
+    gpu = job.cluster.gpu
+    own = f"{gpu.source}, {gpu.date}"
+    if meaning.evidence == "fitted" and is_measured(job):
+        paper = meaning.source.removesuffix(FIT).rstrip("; ")
+        return (f"{paper}; {own}" if paper else own), "measured"
+    if meaning.evidence != "measured":
+        return meaning.source, meaning.evidence
+    if gpu.curves is not None:
+        return own, "measured"
+    return meaning.source, efficiency.evidence(gpu, "matmul")
 
 
 def time_leaves(job: Job, time: StepTime) -> dict[str, Any]:

@@ -126,6 +126,7 @@ def combine(
     micro = num_microbatches(job)
     passes = (slowest.forward_s, slowest.backward_s + slowest.weight_s)
     dp = synchronisation.exposed_per_step_s(job, volume, passes, stack)
+    dp = dp + synchronisation.host_sync_s(job, on.layers, stack)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
     optimizer = optimizer + synchronisation.host_step_s(job, on.layers, stack)
     pipeline = pipeline + synchronisation.accumulation_s(job, parameters, hardware)

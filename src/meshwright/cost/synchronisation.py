@@ -53,22 +53,24 @@ def sync(job: Job, parameters: RankParameters, *, hardware: HardwareFit, stack: 
     sharded = np.asarray(plan.zero_stage) >= 1
     wire_bytes = parameters.dense * plan.reduce_bytes
     again = np.maximum(wire_bytes / stack.bucket_bytes - 1.0, 0.0)
-    scatter = collectives.all_gather_s(dense, wire_bytes) + again * collectives.latency_s(dense)
-    reduce_s = np.where(sharded, scatter, 2.0 * scatter)
+    latency = again * collectives.latency_s(dense)
+    scatter = collectives.reduce_gradients_s(dense, wire_bytes) + latency
+    whole = collectives.all_reduce_gradients_s(dense, wire_bytes) + 2.0 * latency
+    reduce_s = np.where(sharded, scatter, whole)
     replicas = collectives.all_reduce_s(across, wire_bytes / np.where(sharded, shard, 1))
     reduce_s = reduce_s + np.where(plan.dp_replicate > 1, replicas, 0.0)
     gather_bytes = np.minimum(plan.param_bytes, activation_bytes(plan))
     gather_s = np.where(
-        sharded, collectives.all_gather_s(dense, parameters.dense * gather_bytes), 0.0
+        sharded, collectives.gather_parameters_s(dense, parameters.dense * gather_bytes), 0.0
     )
     if job.model.is_moe:
         edp = collectives.place(
             job.cluster, expert_data_parallel(plan), plan.ep * plan.etp, **shares
         )
-        expert = collectives.all_gather_s(edp, parameters.expert * plan.reduce_bytes)
+        expert = collectives.reduce_gradients_s(edp, parameters.expert * plan.reduce_bytes)
         expert = np.where(expert_data_parallel(plan) > 1, expert, 0.0)
         reduce_s = reduce_s + np.where(sharded, expert, 2.0 * expert)
-        expert_gather = collectives.all_gather_s(edp, parameters.expert * gather_bytes)
+        expert_gather = collectives.gather_parameters_s(edp, parameters.expert * gather_bytes)
         gather_s = gather_s + np.where(
             sharded & (expert_data_parallel(plan) > 1), expert_gather, 0.0
         )
@@ -117,6 +119,17 @@ def exposed_per_step_s(job: Job, volume: Sync, passes: tuple[Any, Any], stack: S
     )
     gather_s = np.where(plan.overlap_param_gather, hidden_gather, volume.gather_s)
     return np.where(np.asarray(plan.zero_stage) >= 3, 0.0, reduce_s + gather_s)
+
+
+def host_sync_s(job: Job, layers: Any, stack: Stack) -> Any:
+    """Host seconds of a step for gathering and reducing blocks one by one, ZeRO 0, 1 and 2."""
+    if not stack.host_fsdp_s:
+        return 0.0
+    stage = np.asarray(job.plan.zero_stage)
+    reductions = np.where(stage == 2, num_microbatches(job), 1)
+    calls = np.where(stage >= 1, reductions + 1, reductions)
+    ranks = shard_group(job.plan) * job.plan.dp_replicate
+    return np.where((stage < 3) & (ranks > 1), layers * calls * stack.host_fsdp_s, 0.0)
 
 
 def _exposed_s(seconds: Any, behind_s: Any, *, least: Any, stack: Stack) -> Any:

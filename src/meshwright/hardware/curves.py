@@ -173,7 +173,7 @@ def traffic(kind: str, size: Any, *, in_network_reduction: bool) -> Any:
     if kind == "send":
         return 1.0
     ring = (size - 1) / size
-    if kind != "all_reduce":
+    if not kind.startswith("all_reduce"):
         return ring
     return np.minimum(2.0 * ring, (size + 1) / size) if in_network_reduction else 2.0 * ring
 

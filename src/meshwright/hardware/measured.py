@@ -113,8 +113,9 @@ class Overheads:
     and `host_fsdp_s` what the axis adds to one block's pass. `host_microbatch_s` is what a
     micro-batch costs outside the blocks, `host_p2p_s` one hand-over of a pipeline. `step_s` is a
     step's fixed time, `host_step_layer_s` what clipping and optimizer spend on one block's tensors
-    whatever their size, `host_step_sharded_s` what they spend more on sharded ones. `overlap` is
-    the share of communication that hides behind computation.
+    whatever their size, `host_step_sharded_s` what they spend more on sharded ones. `attention_cp`
+    is the speed of attention over a cut sequence against the fused kernel's, `overlap` the share of
+    communication that hides behind computation.
     """
 
     host_serial: bool = False
@@ -128,4 +129,5 @@ class Overheads:
     host_step_layer_s: float = 0.0
     host_step_sharded_s: float = 0.0
     step_s: float = 0.0
+    attention_cp: float = 1.0
     overlap: float = 0.0

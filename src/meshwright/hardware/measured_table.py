@@ -14,7 +14,9 @@
                                     update
     [measured.alone]                matmul, attention, memory: speed of a rank while others rest
     [measured.collectives.all_reduce]   launch_s, step_s, rate, ramp_s; also all_gather,
-                                    reduce_scatter, all_to_all and send, on the innermost link
+                                    reduce_scatter, all_to_all and send, on the innermost link;
+                                    and as FSDP2 does it, copies included, gather_parameters,
+                                    reduce_gradients and (ZeRO stage 0) all_reduce_gradients
     [measured.overheads]            host seconds of the software stack
 
 Shares (`rate`, `memory`) are of the rates in [gpu] and [[links]]; every other key is explained
@@ -35,7 +37,10 @@ from meshwright.base.problem import Problem
 from meshwright.hardware.curves import CollectiveCurve
 from meshwright.hardware.measured import OPERATORS, Curves, Overheads
 
-COLLECTIVES = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send")
+COLLECTIVES = (
+    *("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send"),
+    *("gather_parameters", "reduce_gradients", "all_reduce_gradients"),
+)
 LARGEST = 1e18
 AGAIN = "`meshwright calibrate -o FILE` writes it anew"
 
@@ -57,7 +62,8 @@ def check_measured(table: object) -> list[Problem]:
     found = _check(Curves, own, "measured", extra=("collectives", "overheads"))
     found += _check(Mapping[str, CollectiveCurve], collectives, "measured.collectives")
     found += _check(Overheads, overheads, "measured.overheads")
-    found += _absent(collectives, COLLECTIVES, "measured.collectives")
+    if collectives:  # a single rank has none
+        found += _absent(collectives, COLLECTIVES, "measured.collectives")
     found += _absent(own.get("pieces", {}), OPERATORS, "measured.pieces")
     for name in ("matmul", "attention"):
         if own.get(name) == {}:

@@ -265,7 +265,7 @@ def _build(table: Mapping[str, Any]) -> Cluster:
 def _measured(cluster: Cluster, table: Mapping[str, Any]) -> Cluster:
     """The cluster with what was measured on it."""
     found = measurements(table)
-    inner = replace(cluster.links[0], curves=found.collectives, source=found.curves.source)
+    inner = replace(cluster.links[0], curves=found.collectives or None, source=found.curves.source)
     gpu = replace(
         cluster.gpu, curves=found.curves, source=found.curves.source, date=found.curves.date
     )
