@@ -1,9 +1,9 @@
 """Summed cross-entropy of tokens from hidden states and a model's own head.
 
-Logits are the largest tensor of a step (tokens x vocabulary in fp32), so they can be made a chunk of
-tokens at a time, made again in the backward pass, and stay cut over the vocabulary: the softmax of
-a cut row needs two numbers a token from the other ranks, never the row (arXiv 1909.08053,
-section 3). Loss and gradients are exact in every case, up to the order of sums.
+Logits are the largest tensor of a step (tokens x vocabulary in fp32). So they can be made a chunk
+of tokens at a time, once more in the backward pass, and can stay cut over the vocabulary: the
+softmax of a cut row needs three numbers a token from the other ranks, never the row (arXiv
+1909.08053, section 3). Loss and gradients are exact in every case, up to the order of sums.
 """
 
 from __future__ import annotations

@@ -130,9 +130,8 @@ class WideNorm(ParallelStyle):
 class VocabularyParallel(LocalWeights):
     """An embedding cut by rows: every rank looks its own tokens up, and the sum is the whole.
 
-    torch's RowwiseParallel gives the padding token's row of every rank no gradient, not of the one
-    that holds it (torch 2.13, torch/distributed/tensor/_ops/_embedding_ops.py), and stumbles over
-    Gemma's scale.
+    torch's RowwiseParallel does the same, but leaves the gradient of the whole vocabulary on every
+    rank (torch 2.13, torch/distributed/tensor/_ops/_embedding_ops.py: no strategy cuts it).
     """
 
     def __init__(self, *, output: Placement) -> None:
@@ -144,17 +143,16 @@ class VocabularyParallel(LocalWeights):
         rows = module.weight.to_local().shape[0]
         first = -(-module.weight.shape[0] // device_mesh.size()) * device_mesh.get_local_rank()
         padding = module.padding_idx
-        if padding is not None:
+        if padding is not None:  # its row gets no gradient
             module.padding_idx = padding - first if first <= padding < first + rows else None
-        look_up = partial(self._look_up, device_mesh, module.forward, (first, first + rows))
-        module.forward = look_up
+        module.forward = partial(
+            self._look_up, device_mesh, module.forward, range(first, first + rows)
+        )
         return module
 
-    def _look_up(
-        self, mesh: DeviceMesh, forward: Any, rows: tuple[int, int], tokens: Tensor
-    ) -> Tensor:
-        elsewhere = (tokens < rows[0]) | (tokens >= rows[1])
-        found = forward(torch.where(elsewhere, 0, tokens - rows[0]))
+    def _look_up(self, mesh: DeviceMesh, forward: Any, rows: range, tokens: Tensor) -> Tensor:
+        elsewhere = (tokens < rows.start) | (tokens >= rows.stop)
+        found = forward(torch.where(elsewhere, 0, tokens - rows.start))
         mine = found.masked_fill(elsewhere.unsqueeze(-1), 0)
         parts = DTensor.from_local(mine, mesh, [Partial()], run_check=False)
         whole: Tensor = parts.redistribute(placements=[self.output]).to_local()

@@ -77,6 +77,8 @@ def apply(
     layout = layout_of(stage.lm.config.model_type)
     along = Shard(1) if sequence_parallel else Replicate()
     for layer in stage.layers:
+        _check_named(layer, layout)
+    for layer in stage.layers:
         _cut_layer(layer, mesh, layout, along=along)
     _cut_ends(stage.lm, mesh, along=along, vocab_parallel=vocab_parallel)
     stage.split = Split(
@@ -104,7 +106,6 @@ def _cut_layer(layer: Any, mesh: DeviceMesh, layout: Layout, *, along: Placement
     styles += _mlp_styles(layer.mlp, layout, along)
     if along.is_shard():
         styles += [(name, LocalWeights()) for name in layout.norms]
-    _check_named(layer, layout)
     for path, style in styles:
         parallelize_module(layer.get_submodule(path), mesh, style, src_data_rank=None)
     if Cut.PARTS in layout.attention.values():
