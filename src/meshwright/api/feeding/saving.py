@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from meshwright.base.noun import dataclass
 from meshwright.rules.compute.saving import USUAL_WRITE_BYTES_PER_S
 from meshwright.rules.costed import checkpoint_bytes
-from meshwright.rules.data.checkpoints import interval_s, mtbf_s, optimum_s, stall_s
+from meshwright.rules.data.checkpoints import (
+    GPU_MTBF_S,
+    interval_s,
+    mtbf_s,
+    optimum_s,
+    stall_s,
+)
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
-# Llama 3 (arXiv 2407.21783) section 3.3.4: 419 interruptions in 54 days on 16,384 GPUs
-GPU_MTBF_S = 54 * 86400 * 16384 / 419
 LEAST_STALL_S = 1.0  # a save is never free: barriers, metadata
 
 

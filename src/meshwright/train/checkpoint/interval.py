@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from meshwright.base.noun import dataclass
+from meshwright.rules.data.checkpoints import GPU_MTBF_S, young_s
 
-# Llama 3 (arXiv 2407.21783) section 3.3.4: 419 interruptions in 54 days on 16,384 GPUs
-GPU_MTBF_S = 54 * 86400 * 16384 / 419
 FIRST_STEP = 10  # until a save has been timed: soon, so that a folder that cannot be written shows
 
 
@@ -15,9 +12,10 @@ FIRST_STEP = 10  # until a save has been timed: soon, so that a folder that cann
 class Every:
     """When the next checkpoint is due.
 
-    `steps` or `seconds` fix the interval. With neither it is Young's, from what a save was measured
-    to cost and `mtbf_s`, the mean time between failures of the whole job: None assumes that each
-    rank fails once in `GPU_MTBF_S`.
+    `steps` or `seconds` fix the interval. With neither it is Young's (Young 1974; Daly 2006,
+    equation 13 to first order), from what a save was measured to hold training up and `mtbf_s`, the
+    mean time between failures of the whole job: None assumes that each rank fails once in
+    `GPU_MTBF_S`.
     """
 
     steps: int | None = None
@@ -35,13 +33,5 @@ class Every:
         wanted_s = self.seconds
         if wanted_s is None:
             mtbf_s = self.mtbf_s if self.mtbf_s is not None else GPU_MTBF_S / ranks
-            wanted_s = optimum_s(stall_s, mtbf_s)
+            wanted_s = float(young_s(stall_s, mtbf_s))
         return max(round(wanted_s / step_s), 1) if step_s > 0 else self.first()
-
-
-def optimum_s(stall_s: float, mtbf_s: float) -> float:
-    """Seconds between saves that lose least time, sqrt(2 * stall * MTBF).
-
-    Young 1974; Daly 2006 (equation 13 to first order). `stall_s` is what a save holds training up.
-    """
-    return math.sqrt(2 * stall_s * mtbf_s)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
 
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
@@ -107,8 +108,13 @@ def _read(folder: Path, index: Index, tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         part = part_of(tensor)
         wanted[name] = [(box, box.of(part)) for box in boxes_of(tensor)]
-    with torch.no_grad():
-        dcp.load(wanted, storage_reader=FolderReader(folder, index), planner=LoadPlanning())
+    try:
+        with torch.no_grad():
+            dcp.load(wanted, storage_reader=FolderReader(folder, index), planner=LoadPlanning())
+    except CheckpointException as error:
+        cause = next((c for c, _ in error.failures.values()), error)
+        reason = f"cannot be read: {' '.join(str(cause).split()) or type(cause).__name__}"
+        raise InvalidInput([Finding(message=reason, file=str(folder))]) from None
 
 
 # Optimizers
