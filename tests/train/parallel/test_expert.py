@@ -188,5 +188,15 @@ def test_experts_that_do_not_divide_are_refused():
             assert "a divisor of" in refusal.value.hint
 
 
+def test_a_stage_of_dense_layers_takes_part_in_making_the_mesh():
+    run_ranks(dense_first, 2, plan(pp=2), timeout_s=60)  # would wait for the other for ever
+
+
+def dense_first(case) -> None:
+    mesh = Mesh(case, device_type="cpu")
+    block = block_of("glm4_moe") if mesh.rank("pp") else nn.Linear(2, 2)
+    expert.apply(block, mesh)
+
+
 def test_layers_that_are_elsewhere_and_dense_ones_have_no_experts():
     assert expert.expert_modules(nn.ModuleList([nn.Identity(), nn.Linear(2, 2)])) == []

@@ -48,6 +48,7 @@ def apply(stage: Stage, mesh: Mesh, *, routing: str = "learned") -> None:
     are then known without data, which fake tensors need. MeshwrightError where the experts or
     their width do not divide.
     """
+    mesh.expert  # noqa: B018 - made by all ranks together, also those whose layers are dense
     for module in expert_modules(stage):
         fused.check(module)
         _check_sizes(module, mesh)
