@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.pattern import pattern
 from meshwright.train.launch.codes import PREEMPTED
 from meshwright.train.launch.documents import to_yaml
-from meshwright.train.launch.target import PORT, checked, command, named, summary
+from meshwright.train.launch.target import PORT, checked, command, summary
 
 if TYPE_CHECKING:
     from meshwright.train.launch.target import Target
@@ -30,15 +30,15 @@ def job_file(target: Target) -> str:
     if target.on_gpus:
         resources["accelerators"] = f"{accelerator(target.gpu)}:{target.ranks_per_node}"
     if target.infra:
-        resources["infra"] = named("infra", target.infra)
+        resources["infra"] = target.infra
     if target.image:
-        resources["image_id"] = f"docker:{named('image', target.image)}"
+        resources["image_id"] = f"docker:{target.image}"
     resources["job_recovery"] = {
         "max_restarts_on_errors": target.max_restarts,
         "recover_on_exit_codes": [PREEMPTED],
     }
     task = {
-        "name": named("name", target.name),
+        "name": target.name,
         "num_nodes": target.nodes,
         "resources": resources,
         "workdir": ".",
@@ -55,7 +55,7 @@ def accelerator(gpu: str) -> str:
         return "A100-80GB"
     match = _VARIANT.match(gpu)
     if match is None:
-        return named("GPU", gpu)
+        return gpu
     return "".join(part for part in match.groups() if part)
 
 

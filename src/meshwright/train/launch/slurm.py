@@ -35,6 +35,7 @@ def job_file(target: Target) -> str:
         f"mkdir -p -- {shlex.quote(target.out)}",
         "",
         "code=0",
+        "# shellcheck disable=SC2016  # each task fills in its own number",
         f"{_srun(target)} || code=$?",
         f'if [ "$code" -eq {PREEMPTED} ]; then  # asked to stop, and saved: to be continued',
         '  scontrol requeue "$SLURM_JOB_ID"',

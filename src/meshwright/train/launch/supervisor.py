@@ -217,7 +217,8 @@ class Supervisor:
         own = {r: pid for r, (pid, since) in self._ranks.items() if alive(pid, since=since)}
         world = self._settings.nodes * self._settings.ranks
         beats = {r: b for r, b in beats_in(self._folder / "beats").items() if r < world}
-        hang = self._watch.look(beats, own=own, now_s=now_s)
+        stopped = [rank for rank, pid in own.items() if state(pid) == "T"]
+        hang = self._watch.look(beats, own=own, stopped=stopped, now_s=now_s)
         if hang is not None:
             self._break(hang)
 

@@ -12,7 +12,7 @@ from meshwright.base.noun import dataclass
 from meshwright.train.watch.heart import STARTING, STEP, Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 _STILL_S = 5.0  # without a beat: its process is stopped, or its interpreter is
 _LONGEST_LOOK_S = 5.0
@@ -68,12 +68,18 @@ class Watch:
         self._looked_s = None
 
     def look(
-        self, beats: Mapping[int, Beat], *, own: Mapping[int, int], now_s: float
+        self,
+        beats: Mapping[int, Beat],
+        *,
+        own: Mapping[int, int],
+        stopped: Collection[int] = (),
+        now_s: float,
     ) -> Hang | None:
         """The hang, when one of our ranks has stood still for longer than it may.
 
         `own` are the ranks that run here, with their processes; one that has not beaten yet stands
-        at its start. The beats of other ranks only tell who is behind.
+        at its start. The beats of other ranks only tell who is behind. One of ours whose process is
+        `stopped` may stand no longer than a step, whatever it was at.
         """
         last_s = now_s if self._looked_s is None else self._looked_s
         self._looked_s = now_s
@@ -81,10 +87,13 @@ class Watch:
         silent = {r: Beat(rank=r, pid=p) for r, p in own.items() if not _is_of(beats.get(r), p)}
         known = {**beats, **silent}
         self._seen = {rank: self._noted(rank, beat, passed_s) for rank, beat in known.items()}
-        over = [
-            rank for rank in own if self._seen[rank].stood_s > self.limits.of(self._seen[rank].beat)
-        ]
+        over = [rank for rank in own if self._is_over(rank, is_stopped=rank in stopped)]
         return hang_of(self._seen, own=set(own)) if over else None
+
+    def _is_over(self, rank: int, *, is_stopped: bool) -> bool:
+        """Whether a rank has stood still for longer than it may."""
+        seen = self._seen[rank]
+        return seen.stood_s > (self.limits.step_s if is_stopped else self.limits.of(seen.beat))
 
     def _noted(self, rank: int, beat: Beat, passed_s: float) -> Seen:
         """What is known of a rank with its new beat."""
