@@ -1,10 +1,12 @@
-.PHONY: help demo test check format docs clean
+.PHONY: help demo test test-all check format docs clean
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 demo: ## fresh environment in .venv-demo, install, plan a real model, make shards
 	@bash scripts/demo.sh
 test: ## run the tests in .venv, made when missing
 	@bash scripts/test.sh
+test-all: ## all tests, the long ones too: every family on every plan; hours
+	@bash scripts/test.sh -m "nightly or not nightly"
 check: ## everything that must hold: format, lint, types, imports, documentation, tests
 	@bash scripts/check.sh
 format: ## format the sources and mend what the linter can

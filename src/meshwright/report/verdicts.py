@@ -23,7 +23,8 @@ def verdict_lines(verdict: Verdict) -> list[str]:
         return [head, *(f"        {line}" for line in verdict.error.splitlines())]
     figures = (
         f"        {verdict.tensors} gradients within {verdict.gradient:.1e}, "
-        f"loss {verdict.loss:.1e}, clipped norm {verdict.norm:.1e}, parameters after the steps {verdict.parameter:.1e}; "
+        f"loss {verdict.loss:.1e}, clipped norm {verdict.norm:.1e}, "
+        f"parameters after the steps {verdict.parameter:.1e}; "
         f"{verdict.seconds:.1f} s"
     )
     return [head, figures, *_differing(verdict)]

@@ -11,6 +11,7 @@ import os
 import tempfile
 import time
 import traceback
+import warnings
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,12 +66,19 @@ def run_ranks(
             for rank in range(world_size)
         ]
         for process, (_, sender) in zip(processes, pairs, strict=True):
-            process.start()
+            _start(process)
             sender.close()
         try:
             return _collect([receiver for receiver, _ in pairs], processes, timeout_s)
         finally:
             _end(processes)
+
+
+def _start(process: BaseProcess) -> None:
+    """Starts a rank; Python 3.12 warns of forking beside threads, which a rank never touches."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*multi-threaded", category=DeprecationWarning)
+        process.start()
 
 
 def _rank(
