@@ -7,7 +7,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.tensor import DTensor
 
 from meshwright.base.noun import dataclass
 from meshwright.model.config import model_from_config
@@ -15,6 +14,7 @@ from meshwright.train.assemble import Blueprint, cut
 from meshwright.train.building import build as build_engine
 from meshwright.train.building import slices_for
 from meshwright.train.clip import clip, gradient_norm
+from meshwright.train.model.share import boxes_of, part_of
 from meshwright.train.numbers import uniform
 from meshwright.train.optimizer import build
 from meshwright.train.settings import Recipe, Run
@@ -125,11 +125,18 @@ def _parameters(engine: Engine, expected: Reference) -> dict[str, float]:
 
 
 def _distance(mine: Any, theirs: Tensor) -> float:
-    """Largest difference over the largest element; infinite for another shape."""
-    whole = mine.full_tensor() if isinstance(mine, DTensor) else mine
-    if whole.shape != theirs.shape:
+    """Largest difference of this rank's part over the largest element of the whole.
+
+    Part by part, for torch 2.13 cannot put every layout together (DTensor.full_tensor fails where
+    fused experts are cut over efsdp, ep and etp at once). Infinite for another shape.
+    """
+    if mine.shape != theirs.shape:
         return float("inf")
-    return _apart(0.0, float((whole - theirs).abs().max()), scale=float(theirs.abs().max()))
+    part = part_of(mine)
+    boxes = [(box.of(part) - theirs[box.whole]).abs().max() for box in boxes_of(mine)]
+    if not boxes:
+        return 0.0
+    return _apart(0.0, float(torch.stack(boxes).max()), scale=float(theirs.abs().max()))
 
 
 def _apart(mine: float, theirs: float, *, scale: float | None = None) -> float:
