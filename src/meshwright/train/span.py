@@ -25,9 +25,9 @@ class Span:
     one document. `context` says how the sequence is cut over ranks, None where it is whole (then
     the tokens are in order).
 
-    `pieces` says the same as `documents` on the host, which spares attention all masks: for every
-    whole row where its documents begin, then its length (`meshwright.train.attention.pieces`). The
-    first of the two that is there is used.
+    `pieces` says the same on the host, which spares attention all masks: for every whole row where
+    its documents begin, then its length. Where it is there, `documents` is not read. Of rows that
+    are cut the context has both.
     """
 
     positions: Tensor

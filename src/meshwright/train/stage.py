@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from meshwright.base.noun import dataclass
-from meshwright.train.attention.context.making import with_documents
+from meshwright.train.attention.context.making import span_of
 from meshwright.train.loss import Split, token_loss
-from meshwright.train.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from meshwright.train.attention.context import Context
+    from meshwright.train.span import Span
 
 WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "lm.")
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -110,9 +110,7 @@ class Stage(nn.Module):
 
     def _span(self, documents: Tensor | None) -> Span:
         """What attention is told of this micro-batch."""
-        slices = self.slices
-        context = slices.context and with_documents(slices.context, documents)
-        return Span(positions=slices.positions, documents=documents, context=context)
+        return span_of(self.slices.positions, documents, context=self.slices.context)
 
 
 def _cut(lm: nn.Module, place: Place) -> nn.Module:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -39,7 +41,7 @@ def cases():
     for method in METHODS:
         for slices in SLICES:
             for rule in RULES.values():
-                for told in ("nothing", "host", "device"):
+                for told in ("nothing", "host", "gathered", "mask"):
                     for kv in (1, 2, 4):
                         yield method, slices, rule, told, kv
 
@@ -57,9 +59,12 @@ def one_case(mesh, contexts, case):
     rank, size = mesh.rank("cp"), mesh.size("cp")
     runs = runs_of(slices, rank=rank, size=size, tokens=TOKENS // size)
     places = torch.cat([torch.arange(run.start, run.stop) for run in runs])
-    documents = DOCUMENTS[:, places] if told == "device" else None
+    documents = DOCUMENTS[:, places] if told == "gathered" else None
     context = contexts[method, slices]
-    context = with_documents(context, documents, pieces=PIECES if told == "host" else None)
+    if told == "mask":
+        context = replace(context, documents=DOCUMENTS)
+    else:
+        context = with_documents(context, documents, pieces=PIECES if told == "host" else None)
     local = [t[:, :, places] for t in (q, k, v)]
     out = over_ranks(*local, context=context, rule=rule, sinks=given)
     found = torch.autograd.grad((out * up[:, :, places]).sum(), leaves, allow_unused=True)

@@ -13,7 +13,9 @@ from meshwright.base.errors import MeshwrightError
 from meshwright.plan.plan import ContextParallel
 from meshwright.train.attention.context import Context
 from meshwright.train.attention.context.order import in_row_order
+from meshwright.train.attention.pieces import is_packed, pieces_of
 from meshwright.train.attention.runs import runs_of
+from meshwright.train.span import Span
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,23 +55,49 @@ def context_of(mesh: Mesh, plan: Plan, *, seq_len: int, slices: str = "zigzag") 
     )
 
 
+def span_of(
+    positions: Tensor, documents: Tensor | None = None, *, context: Context | None = None
+) -> Span:
+    """What attention is told of a micro-batch: `positions` [s] and `documents` [b, s] of this rank.
+
+    With a context the documents of all ranks are gathered, so that every rank of its group must
+    call this, in the same order; `documents` may not be None on some of them alone.
+    """
+    if documents is None:
+        return Span(positions=positions, context=context)
+    if context is not None:
+        return Span(
+            positions=positions, documents=documents, context=with_documents(context, documents)
+        )
+    pieces = pieces_of(documents)
+    if pieces is not None and not is_packed(pieces):
+        return Span(positions=positions)
+    return Span(positions=positions, documents=documents, pieces=pieces)
+
+
 def with_documents(
-    context: Context, documents: Tensor | None, *, pieces: Pieces | None = None
+    context: Context, documents: Tensor | None = None, *, pieces: Pieces | None = None
 ) -> Context:
     """The context of one micro-batch of packed rows; as it is where rows hold one document each.
 
     With `pieces` of the whole rows nothing is sent. Without, this rank's `documents` [b, s_local]
-    (int32) are gathered from all: 4 * b * s_local bytes a rank, and every rank of the group must
-    call this in the same order.
+    (int32) are gathered from all: 4 * b * s_local bytes a rank.
     """
-    if pieces is not None:
-        return replace(context, pieces=pieces, documents=None)
-    if documents is None:
-        return context
+    if pieces is None:
+        if documents is None:
+            return context
+        whole = _gathered(documents, context)
+        pieces = pieces_of(whole)
+        if pieces is None:
+            return replace(context, documents=whole)
+    return replace(context, pieces=pieces if is_packed(pieces) else None)
+
+
+def _gathered(documents: Tensor, context: Context) -> Tensor:
+    """Documents of whole rows in order, from every rank's part."""
     parts = documents.new_empty(context.size, *documents.shape)
     dist.all_gather_single(parts.view(-1), documents.reshape(-1), group=context.group)
-    whole = in_row_order(torch.cat(parts.unbind(), 1), sum(context.runs, ()), dim=1)
-    return replace(context, documents=whole)
+    return in_row_order(torch.cat(parts.unbind(), 1), sum(context.runs, ()), dim=1)
 
 
 def _levels(mesh: Mesh, inner: int) -> tuple[ProcessGroup, ProcessGroup]:
