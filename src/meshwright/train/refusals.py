@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding
+from meshwright.model.architecture import Experts
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import ContextParallel, Precision, Schedule
 from meshwright.plan.stages import chunks_per_rank
+from meshwright.train.families import layouts, model_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from meshwright.model.architecture import Model
     from meshwright.plan.job import Job
 
 _NO_NARROWER = (Precision.MXFP8, Precision.NVFP4)
@@ -61,6 +64,45 @@ def _sequence(job: Job) -> Iterator[Finding]:
         )
 
 
+def _tensor(job: Job) -> Iterator[Finding]:
+    """Families that have no layout over tp, and sizes that it does not divide."""
+    tp, model = int(job.plan.tp), job.model
+    if tp == 1:
+        return
+    if model_type_of(model.family) not in layouts():
+        yield _finding(
+            "plan.tp",
+            tp,
+            f"tensor parallelism of the family {model.family!r} is not known",
+            hint=f"plan.tp = 1, or one of the families {', '.join(sorted(layouts()))}",
+        )
+    sizes = _cut_over_tp(model)
+    uneven = [f"{size} {name}" for name, size in sizes if size % tp]
+    if uneven:
+        fitting = [n for n in range(1, tp) if all(size % n == 0 for _, size in sizes)]
+        yield _finding(
+            "plan.tp",
+            tp,
+            f"tp {tp} does not divide the model's {', '.join(uneven)}",
+            hint=f"plan.tp = {fitting[-1]}",
+        )
+
+
+def _cut_over_tp(model: Model) -> list[tuple[str, int]]:
+    """(name, size) of all that tensor parallelism cuts in whole parts."""
+    found: dict[tuple[str, int], None] = {}
+    for block in model.kinds:
+        attention, network = block.attention, block.feed_forward
+        found["attention heads", attention.num_attention_heads] = None
+        if not attention.is_latent:  # each latent head has keys of its own
+            found["key/value heads", attention.num_key_value_heads] = None
+        if not isinstance(network, Experts):
+            found["columns of the feed-forward network", network.intermediate_size] = None
+        elif network.shared_intermediate_size:
+            found["columns of the shared experts", network.shared_intermediate_size] = None
+    return list(found)
+
+
 def _pipeline(job: Job) -> Iterator[Finding]:
     """Schedules that neither torch nor our tables have, and too few micro-batches."""
     plan = job.plan
@@ -90,6 +132,24 @@ def _pipeline(job: Job) -> Iterator[Finding]:
             "the vocabulary cannot be spread over pipeline stages",
             hint="plan.vocab_over_pipeline = false",
         )
+
+
+def _experts(job: Job) -> Iterator[Finding]:
+    """Experts over the ranks of one replica; without ZeRO every data-parallel rank is a replica."""
+    plan = job.plan
+    over, dp, inner = int(plan.ep) * int(plan.etp), int(plan.dp), int(plan.cp) * int(plan.tp)
+    replicas = int(plan.dp_replicate) if int(plan.zero_stage) else dp
+    if (dp * inner) % over or dp % replicas or dp // replicas * inner % over == 0:
+        return  # that they fit in all ranks of the stage is a rule
+    fits = [n for n in range(1, dp + 1) if dp % n == 0 and dp // n * inner % over == 0]
+    is_whole = int(plan.zero_stage) == 0
+    yield _finding(
+        "plan.ep",
+        int(plan.ep),
+        f"ep * etp = {over} does not divide the {dp // replicas * inner} ranks over which one "
+        f"replica of the weights lies{' without ZeRO' if is_whole else ''}",
+        hint="plan.zero_stage = 1" if is_whole else f"plan.dp_replicate = {max(fits)}",
+    )
 
 
 def _precision(job: Job) -> Iterator[Finding]:
@@ -133,7 +193,9 @@ def _offload(job: Job) -> Iterator[Finding]:
 CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (
     _batch,
     _sequence,
+    _tensor,
     _pipeline,
+    _experts,
     _precision,
     _offload,
 )
