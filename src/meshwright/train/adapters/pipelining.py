@@ -32,6 +32,14 @@ _KINDS = {
     "B": _ComputationType.FULL_BACKWARD,
 }
 
+_FORWARD = (
+    _ComputationType.FORWARD,
+    _ComputationType.SEND_F,
+    _ComputationType.RECV_F,
+    _ComputationType.UNSHARD,
+    _ComputationType.RESHARD,
+)
+
 
 def stage_of(
     module: nn.Module,
@@ -69,8 +77,13 @@ def tabled_schedule(
     *,
     microbatches: int,
     loss: Callable[..., Tensor],
+    forward_only: bool = False,
 ) -> Any:
-    """A schedule from a table: for each rank its operations as (stage, kind, micro-batch)."""
+    """A schedule from a table: for each rank its operations as (stage, kind, micro-batch).
+
+    `forward_only` drops the backward passes and what goes with them, which torch wants to see in
+    every table.
+    """
     schedule = _PipelineScheduleRuntime(
         stages, n_microbatches=microbatches, loss_fn=loss, scale_grads=False
     )
@@ -79,4 +92,8 @@ def tabled_schedule(
         for rank, row in enumerate(table)
     }
     schedule._prepare_schedule_with_comms(actions, format="compute_only")
+    if forward_only:
+        order = schedule.pipeline_order_with_comms
+        for rank, row in order.items():
+            order[rank] = [a for a in row if a.computation_type in _FORWARD]
     return schedule

@@ -89,6 +89,25 @@ def table_of(plan: Plan, *, microbatches: int) -> Table:
     )
 
 
+def plain_table(plan: Plan, *, microbatches: int) -> Table:
+    """All forward passes of a rank, stage after stage, then all backward ones."""
+    placement = definition_of(int(plan.schedule), vpp=int(plan.vpp)).placement
+    pp, chunks = int(plan.pp), range(int(chunks_per_rank(plan)))
+    held = [
+        sorted(int(stage_at(placement, pp=pp, rank=rank, chunk=chunk)) for chunk in chunks)
+        for rank in range(pp)
+    ]
+    return tuple(
+        tuple(
+            (stage, kind, micro)
+            for kind, order in (("F", row), ("B", row[::-1]))
+            for stage in order
+            for micro in range(microbatches)
+        )
+        for row in held
+    )
+
+
 class Pipeline:
     """A schedule over the stages of this rank.
 
@@ -111,6 +130,8 @@ class Pipeline:
         self.has_last = any(stage.place.is_last for stage in stages)
         self.microbatches = microbatches
         wrapped = [_torch_stage(s, mesh, hidden=hidden, device=device) for s in stages]
+        self._made_of = (plan, wrapped, loss)
+        self._forward: Any = None
         name = None if table else torch_schedule(plan)
         if name is None:
             rows = table or table_of(plan, microbatches=microbatches)
@@ -133,8 +154,24 @@ class Pipeline:
         losses: list[Tensor] = []
         rest = self._rest(labels, losses, inputs)
         rest.pop("return_outputs")
-        self.schedule.eval(*self._given(tokens), **rest)
+        self._evaluating().eval(*self._given(tokens), **rest)
         return _joined(losses)
+
+    def _evaluating(self) -> Any:
+        """The schedule for `evaluate`.
+
+        torch 2.13 takes a step of a schedule without its backward passes, but not where neighboring
+        stages are on one rank, as in a V: their gradients are handed over all the same.
+        """
+        plan, wrapped, loss = self._made_of
+        if len(wrapped) == 1:
+            return self.schedule
+        if self._forward is None:
+            rows = plain_table(plan, microbatches=self.microbatches)
+            self._forward = pipelining.tabled_schedule(
+                rows, wrapped, microbatches=self.microbatches, loss=loss, forward_only=True
+            )
+        return self._forward
 
     def _given(self, tokens: Tensor | None) -> tuple[Tensor, ...]:
         return (tokens,) if self.has_first and tokens is not None else ()
