@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.functional import scaled_dot_product_attention
 
+from meshwright.train.adapters import varlen
 from meshwright.train.attention.exact import Work, attend
 from meshwright.train.attention.runs import Run
 from meshwright.train.attention.tiles import tiles_of
@@ -52,10 +53,10 @@ def in_order(
     """
     tokens = query.shape[2]
     rule = _without_idle_window(rule, tokens)
-    special = sinks is not None or rule.softcap is not None or rule.window is not None
-    whole = pieces is None and documents is None
-    if whole and not special and not want_lse and _is_plain(query, value):
-        return _plain(query, key, value, rule), None
+    if sinks is None and rule.softcap is None and documents is None and not want_lse:
+        out = _by_torch(query, key, value, rule, pieces)
+        if out is not None:
+            return out, None
     row = (Run(0, tokens),)
     same = None if documents is None else (documents, documents)
     work = Work(tiles=tiles_of(row, row, window=rule.window, pieces=pieces), rule=rule, same=same)
@@ -69,9 +70,19 @@ def _without_idle_window(rule: Rule, tokens: int) -> Rule:
     return type(rule)(scaling=rule.scaling, softcap=rule.softcap)
 
 
-def _is_plain(query: Tensor, value: Tensor) -> bool:
-    """Whether torch needs no matrix of all scores for these head sizes."""
-    return query.shape[-1] == value.shape[-1] or not query.is_cpu
+def _by_torch(
+    query: Tensor, key: Tensor, value: Tensor, rule: Rule, pieces: Pieces | None
+) -> Tensor | None:
+    """By a kernel of torch that needs no matrix of all scores, None where there is none."""
+    if pieces is None and rule.window is None:
+        same_sizes = query.shape[-1] == value.shape[-1]
+        return _plain(query, key, value, rule) if same_sizes or not query.is_cpu else None
+    if not varlen.serves(query, value):
+        return None
+    pieces = pieces or ((0, query.shape[2]),) * query.shape[0]
+    return varlen.attention(
+        query, key, value, pieces=pieces, window=rule.window, scaling=rule.scaling
+    )
 
 
 def _plain(query: Tensor, key: Tensor, value: Tensor, rule: Rule) -> Tensor:
