@@ -17,6 +17,7 @@ Examples:
   meshwright explain MOD103
   meshwright explain plan.toml memory.stage0.activations
   meshwright explain plan.toml time
+  meshwright explain plan.toml traffic
   meshwright explain gopher_quality.words
 """
 
@@ -104,6 +105,8 @@ def _reason(reason: str, *, as_json: bool) -> None:
 
 def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:
     from meshwright import api
+    from meshwright.cost.traffic import traffic_terms
+    from meshwright.cost.traffic.terms import ROOT as TRAFFIC
     from meshwright.report.terms import term_page, term_record
 
     if not Path(path).suffix and not Path(path).exists():
@@ -111,7 +114,9 @@ def _term(path: str, term: str, *, depth: int, as_json: bool) -> None:
             f"{path!r} is neither the code of a rule nor a plan file",
             hint="type a code such as MOD103, or `plan.toml memory` for a term of a plan",
         )
-    terms = api.predict(path).terms
+    terms = dict(api.predict(path).terms)
+    if not term or term.startswith(TRAFFIC):
+        terms |= traffic_terms(api.read_job(path))
     if as_json:
         output.json(term_record(terms, term))
     else:

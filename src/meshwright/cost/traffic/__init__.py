@@ -8,27 +8,8 @@ share.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from meshwright.cost.traffic.flows import Piece
+from meshwright.cost.traffic.pieces import pieces_of, traffic_of
+from meshwright.cost.traffic.terms import traffic_terms
 
-from meshwright.cost.traffic.flows import Piece, by_lane
-from meshwright.cost.traffic.layout import chunks_of
-from meshwright.cost.traffic.pipeline import handovers, sums, tied
-from meshwright.cost.traffic.sharding import sharding
-
-if TYPE_CHECKING:
-    from meshwright.plan.job import Job
-
-__all__ = ["Piece", "pieces_of", "traffic_of"]
-
-
-def pieces_of(job: Job, rank: int) -> list[Piece]:
-    """All traffic of a rank of pipeline stage `rank` and one step of one plan (scalars)."""
-    found = list(sums(job))
-    for chunk in chunks_of(job, rank):
-        found += [*sharding(job, chunk), *handovers(job, chunk), *tied(job, chunk)]
-    return found
-
-
-def traffic_of(job: Job, rank: int) -> dict[tuple[str, str], tuple[float, float]]:
-    """(calls, bytes) a step by axis and collective on pipeline rank `rank`."""
-    return by_lane(pieces_of(job, rank))
+__all__ = ["Piece", "pieces_of", "traffic_of", "traffic_terms"]

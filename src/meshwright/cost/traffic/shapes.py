@@ -6,6 +6,7 @@ the shape of every single weight.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
@@ -16,15 +17,19 @@ if TYPE_CHECKING:
 
     from meshwright.model.architecture import Attention, Block, Experts, Model
 
-ROWS, COLUMNS, WHOLE = "rows", "columns", "whole"
+ROWS, COLUMNS, WHOLE = "rows", "columns", "whole"  # how tp cuts a weight
+SLICED, SUMMED = "sliced", "summed"  # whole ones: see Weight
 FUSED = ("phi3",)  # q, k and v in one weight, gate and up in another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """One parameter: `rows` of `columns` elements; `cut` is "rows", "columns" or "whole" over tp.
+    """One parameter: `rows` of `columns` elements, and how tp cuts it.
 
-    A weight of routed experts has one row an expert, and `cut` is over etp, of its columns.
+    `cut` is "rows", "columns" or "whole". Of a weight that is whole on every rank each may have one
+    summand of its gradient: always where it saw its own heads alone ("summed"), under sequence
+    parallelism where it saw its own tokens ("sliced"). A weight of routed experts has one row an
+    expert, and `cut` is over etp, of its columns.
     """
 
     name: str
@@ -35,9 +40,9 @@ class Weight:
     def on_rank(self, size: int) -> Weight:
         """This rank's part where `size` ranks cut it, the first rank's where it does not divide."""
         if self.cut == ROWS:
-            return Weight(name=self.name, rows=-(-self.rows // size), columns=self.columns)
+            return replace(self, rows=-(-self.rows // size))
         if self.cut == COLUMNS:
-            return Weight(name=self.name, rows=self.rows, columns=-(-self.columns // size))
+            return replace(self, columns=-(-self.columns // size))
         return self
 
     def padded(self, ranks: int) -> int:
@@ -55,7 +60,7 @@ def dense_weights(block: Block, model: Model) -> list[Weight]:
     else:
         found += _beside_experts(ff, model.hidden_size)
     norms = block.norms * ((1 if block.norm_weight else 0) + (1 if block.norm_bias else 0))
-    return found + [_vector("norm", model.hidden_size)] * norms
+    return found + [_vector("norm", model.hidden_size, SLICED)] * norms
 
 
 def expert_weights(block: Block, hidden_size: int) -> list[Weight]:
@@ -79,14 +84,14 @@ def expert_weights(block: Block, hidden_size: int) -> list[Weight]:
 
 def embedding_weights(model: Model, *, vocab_parallel: bool) -> list[Weight]:
     """The embedding."""
-    cut = ROWS if vocab_parallel else WHOLE
+    cut = ROWS if vocab_parallel else SLICED
     return [Weight(name="embedding", rows=model.vocab_size, columns=model.hidden_size, cut=cut)]
 
 
 def final_weights(model: Model, *, vocab_parallel: bool) -> list[Weight]:
     """Final norm and head; a tied head counts here too, as a stage of its own holds one."""
-    cut = ROWS if vocab_parallel else WHOLE
-    norms = [_vector("final_norm", model.hidden_size)] if model.final_norm else []
+    cut = ROWS if vocab_parallel else SLICED
+    norms = [_vector("final_norm", model.hidden_size, SLICED)] if model.final_norm else []
     head = Weight(name="head", rows=model.vocab_size, columns=model.hidden_size, cut=cut)
     return [*norms, head]
 
@@ -103,7 +108,7 @@ def _vector(name: str, length: int, cut: str = WHOLE) -> Weight:
 def _linear(name: str, rows: int, columns: int, cut: str, *, bias: bool = False) -> list[Weight]:
     """A product's weight [out, in], and its bias, which an input cut leaves whole."""
     weight = Weight(name=name, rows=rows, columns=columns, cut=cut)
-    return [weight, _vector(f"{name}.bias", rows, ROWS if cut == ROWS else WHOLE)][: 1 + bias]
+    return [weight, _vector(f"{name}.bias", rows, WHOLE if cut == COLUMNS else cut)][: 1 + bias]
 
 
 def _attention(a: Attention, hidden_size: int, *, fused: bool) -> list[Weight]:
@@ -125,7 +130,7 @@ def _attention(a: Attention, hidden_size: int, *, fused: bool) -> list[Weight]:
 def _head_norms(a: Attention) -> list[Weight]:
     """Norms of queries and keys: one of a head's width for all, or one over all heads."""
     if a.qk_norm == "head":
-        return [_vector("q_norm", a.head_dim), _vector("k_norm", a.head_dim)]
+        return [_vector(name, a.head_dim, SUMMED) for name in ("q_norm", "k_norm")]
     if a.qk_norm == "full":
         return [
             _vector("q_norm", a.num_attention_heads * a.head_dim, ROWS),
@@ -140,13 +145,13 @@ def _latent(a: Attention, hidden_size: int) -> list[Weight]:
     queries = heads * a.head_dim
     found = _linear("q_proj", queries, hidden_size, ROWS)
     if a.q_lora_rank:
-        found = _linear("q_a_proj", a.q_lora_rank, hidden_size, WHOLE, bias=a.qkv_bias)
-        found += [_vector("q_a_norm", a.q_lora_rank)]
+        found = _linear("q_a_proj", a.q_lora_rank, hidden_size, SUMMED, bias=a.qkv_bias)
+        found += [_vector("q_a_norm", a.q_lora_rank, SUMMED)]
         found += _linear("q_b_proj", queries, a.q_lora_rank, ROWS)
     down = rank + a.qk_rope_head_dim
-    found += _linear("kv_a_proj", down, hidden_size, WHOLE, bias=a.qkv_bias)
+    found += _linear("kv_a_proj", down, hidden_size, SUMMED, bias=a.qkv_bias)
     up = heads * (a.head_dim - a.qk_rope_head_dim + a.v_head_dim)
-    return [*found, _vector("kv_a_norm", rank), *_linear("kv_b_proj", up, rank, ROWS)]
+    return [*found, _vector("kv_a_norm", rank, SUMMED), *_linear("kv_b_proj", up, rank, ROWS)]
 
 
 def _mlp(ff: Mlp, hidden_size: int, *, fused: bool) -> list[Weight]:
@@ -161,7 +166,7 @@ def _mlp(ff: Mlp, hidden_size: int, *, fused: bool) -> list[Weight]:
 
 def _beside_experts(ff: Experts, hidden_size: int) -> list[Weight]:
     """Router, shared experts and their gate."""
-    found = _linear("router", ff.num_experts, hidden_size, WHOLE, bias=ff.router_bias)
+    found = _linear("router", ff.num_experts, hidden_size, SLICED, bias=ff.router_bias)
     if ff.shared_intermediate_size:
         shared = Mlp(intermediate_size=ff.shared_intermediate_size, gated=ff.gated)
         found += _mlp(shared, hidden_size, fused=False)

@@ -155,3 +155,8 @@ def reductions(job: Job, passes: str) -> int:
     """How often a unit's gradients are reduced: after every backward pass, or once a step."""
     every = int(job.plan.zero_stage) >= 2 and int(job.plan.pp) == 1
     return passes.count("B") if every else 1
+
+
+def accumulates(job: Job, passes: str) -> bool:
+    """Whether gradients wait for a later reduction, in whose format they are then kept."""
+    return int(job.plan.pp) > 1 or passes.count("B") > reductions(job, passes)
