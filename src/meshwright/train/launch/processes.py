@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -114,6 +114,37 @@ def kill_session(leader: int) -> None:
             os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def kill_adopted(sessions: Collection[int], *, within_s: float) -> None:
+    """Kills processes of the sessions that became our children when their parents died; Linux only.
+
+    What a rank started itself, a compiler say, is found so wherever the rank's session is its own.
+    A process that the kernel holds, waiting for a GPU or a disk, is given up after the time.
+    """
+    end_s = time.monotonic() + within_s
+    while found := [pid for pid in _children() if _is_in(pid, sessions)]:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+        if time.monotonic() > end_s:
+            return
+        time.sleep(_POLL_S)
+
+
+def _is_in(pid: int, sessions: Collection[int]) -> bool:
+    fields = _stat(pid)
+    return len(fields) > 3 and int(fields[3]) in sessions
+
+
+def _children() -> list[int]:
+    """Our children, those of every thread."""
+    found: list[int] = []
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 def _session(leader: int) -> list[int]:

@@ -5,6 +5,7 @@ The agent calls `run` in a forked process, or starts this module in a new interp
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import io
@@ -73,11 +74,12 @@ def _leave(code: int) -> None:
 
 def _write_to(path: Path) -> None:
     """Both streams of this process go to a file; a full disk costs lines, never the run."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
+    with contextlib.suppress(OSError):  # then the agent's log has it
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
     sys.stdout, sys.stderr = _stream(1), _stream(2)
 
 

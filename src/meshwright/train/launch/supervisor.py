@@ -21,6 +21,7 @@ from meshwright.train.launch.processes import (
     alive,
     gone_within,
     kill,
+    kill_adopted,
     kill_session,
     started_at,
     state,
@@ -69,6 +70,7 @@ class Supervisor:
         self._watch = Watch(limits=limits)
         self._tail = Tail()
         self._ranks: dict[int, tuple[int, str]] = {}  # process and its start, by rank
+        self._sessions: set[int] = set()  # that ranks of this agent may have begun
         self._attempt = 0
         self._left = settings.restarts
         self._code: int | None = None  # the agent's last word
@@ -109,7 +111,7 @@ class Supervisor:
             os.close(lifeline)
 
     def _start(self, write: int, held: int) -> subprocess.Popen[bytes]:
-        self._code, self._ranks = None, {}
+        self._code, self._ranks, self._sessions = None, {}, set()
         settings = replace(
             self._settings,
             attempt=self._attempt,
@@ -172,6 +174,7 @@ class Supervisor:
             self._restarting()
         self._hung = False
         self._ranks = {rank: (pid, started_at(pid)) for rank, pid in told.pids.items()}
+        self._sessions |= set(told.pids.values())
         self._watch.forget()
         log = log_of(self._folder, self._attempt, 0)
         self._tail.follow(log, skip_bytes=self._old_bytes.get(log, 0))
@@ -238,15 +241,6 @@ class Supervisor:
         kill_session(agent.pid)
         kill(self._ranks.values())
         agent.wait()
+        kill_adopted({agent.pid, *self._sessions}, within_s=_GONE_S)
         gone_within(self._ranks.values(), _GONE_S)
-        for pid, _ in self._ranks.values():
-            _reap(pid)
         self._echo()
-
-
-def _reap(pid: int) -> None:
-    """Takes the exit code of a rank that became our child when its agent died."""
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return
