@@ -9,6 +9,7 @@ transformers = pytest.importorskip("transformers")
 from meshwright.base.errors import MeshwrightError  # noqa: E402
 from meshwright.model.catalogue import load, preset_config, presets  # noqa: E402
 from meshwright.model.config import model_from_config  # noqa: E402
+from meshwright.train.families import model_type_of  # noqa: E402
 from meshwright.train.model.configuration import (  # noqa: E402
     configuration_from_keys,
     configuration_of,
@@ -17,7 +18,7 @@ from meshwright.train.model.configuration import (  # noqa: E402
 from meshwright.train.model.keys import NotAConfiguration, keys_of  # noqa: E402
 from meshwright.train.model.tiny import FAMILIES, tiny_config  # noqa: E402
 
-OURS = [name for name in presets() if preset_config(name)["model_type"] in FAMILIES]
+OURS = [name for name in presets() if model_type_of(preset_config(name)["model_type"]) in FAMILIES]
 
 
 def renamed(model, **changes):

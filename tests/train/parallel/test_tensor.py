@@ -193,5 +193,12 @@ def test_an_unknown_family_is_refused_before_anything_is_cut():
 def test_a_weight_that_the_layout_does_not_name_is_refused():
     model = model_of("llama")
     model.model.layers[1].self_attn.extra = torch.nn.Linear(2, 2)
+    mesh = SimpleNamespace(size=lambda: 2)
     with pytest.raises(MeshwrightError, match=r"'self_attn.extra.weight' of LlamaDecoderLayer"):
-        cut(model, SimpleNamespace(), **modes(sequence=False))
+        cut(model, mesh, **modes(sequence=False))
+
+
+def test_heads_that_do_not_divide_are_refused_before_anything_is_cut():
+    mesh = SimpleNamespace(size=lambda: 4)
+    with pytest.raises(MeshwrightError, match="tp = 4 does not divide the model's 2 key/value"):
+        cut(model_of("qwen3"), mesh, **modes(sequence=True))

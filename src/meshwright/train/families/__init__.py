@@ -16,6 +16,14 @@ if TYPE_CHECKING:
 
     from meshwright.train.families.layout import Layout
 
+# model_types under which the same architecture is published, and transformers' name for it
+_SAME_AS = {"kimi_k2": "deepseek_v3", "qwen2_5": "qwen2", "gemma3": "gemma3_text"}
+
+
+def model_type_of(family: str) -> str:
+    """The model_type that transformers gives a family."""
+    return _SAME_AS.get(family, family)
+
 
 @lru_cache(maxsize=1)
 def layouts() -> Mapping[str, Layout]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.model.catalogue import load, preset_config, resolve
+from meshwright.train.families import model_type_of
 from meshwright.train.model.keys import keys_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ _NOT_OF_THE_MODEL = frozenset(
     }
 )
 _NESTED = ("text_config", "llm_config", "language_config")
-_SAME_AS = {"kimi_k2": "deepseek_v3", "qwen2_5": "qwen2", "gemma3": "gemma3_text"}
 
 
 def configuration_of(
@@ -71,8 +71,7 @@ def configuration_from_keys(keys: Mapping[str, Any]) -> PretrainedConfig:
     from transformers import AutoConfig
 
     text = _text_part(keys)
-    kind = str(text.get("model_type") or "llama")
-    kind = _SAME_AS.get(kind, kind)
+    kind = model_type_of(str(text.get("model_type") or "llama"))
     kept = {name: value for name, value in text.items() if name not in _NOT_OF_THE_MODEL}
     try:
         return AutoConfig.for_model(kind, use_cache=False, **kept)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.errors import MeshwrightError
 from meshwright.model.architecture import Experts, Mlp
 from meshwright.model.config import InvalidConfig, model_from_config
+from meshwright.train.families import model_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,11 +32,12 @@ def keys_of(model: Model) -> dict[str, Any]:
 
     The source of each default is transformers 5.24, src/transformers/models/*/configuration_*.py.
     """
-    if model.family not in _OWN:
+    kind = model_type_of(model.family)
+    if kind not in _OWN:
         known = ", ".join(_OWN)
         reason = f"a model of family {model.family!r} is not built from its blocks (only {known})"
         raise NotAConfiguration(reason, hint=_HINT)
-    keys = {"model_type": model.family, **_common(model), **_OWN[model.family](model)}
+    keys = {"model_type": model.family, **_common(model), **_OWN[kind](model)}
     _check(model, keys)
     return keys
 

@@ -76,6 +76,7 @@ def apply(
     """
     layout = layout_of(stage.lm.config.model_type)
     along = Shard(1) if sequence_parallel else Replicate()
+    _check_heads(stage.lm.config, layout, mesh.size())
     for layer in stage.layers:
         _check_named(layer, layout)
     for layer in stage.layers:
@@ -181,6 +182,19 @@ def _count_own_heads(attention: Any, count: int) -> None:
     attention.config.num_attention_heads //= count
     attention.config.num_key_value_heads //= count
     attention.num_key_value_heads //= count
+
+
+def _check_heads(config: Any, layout: Layout, count: int) -> None:
+    """MeshwrightError when ranks cannot have whole heads; train/refusals.py tells it earlier."""
+    heads = {"attention heads": config.num_attention_heads}
+    if not layout.latent:
+        heads["key/value heads"] = config.num_key_value_heads
+    for name, size in heads.items():
+        if size % count:
+            raise MeshwrightError(
+                f"tp = {count} does not divide the model's {size} {name}",
+                hint=f"set plan.tp to a divisor of {size}",
+            )
 
 
 def _check_named(layer: Any, layout: Layout) -> None:
