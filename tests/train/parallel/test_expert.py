@@ -156,6 +156,36 @@ def test_balanced_routing_runs_on_fake_tensors(family):
         assert all(p.grad is not None for p in block.parameters())
 
 
+@pytest.mark.parametrize(("ep", "etp"), [(8, 1), (4, 2), (1, 1)])
+def test_no_more_is_kept_for_the_backward_pass_than_the_cost_model_says(ep, etp):
+    """Terms of cost/memory/activations.py: input, tokens at the experts, inner, product, output."""
+    tokens, k, hidden, width = 64, 2, 32, 24
+    block = block_of("mixtral", dtype=torch.bfloat16)
+    kept: dict[int, int] = {}
+
+    def keep(tensor):
+        if tensor.dtype is torch.bfloat16 and not isinstance(tensor, nn.Parameter):
+            kept[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes() // 2
+        return tensor
+
+    with fake_world(world_size=8):
+        mesh = Mesh(plan(dp=8, ep=ep, etp=etp), device_type="cpu")
+        expert.apply(block, mesh, routing="balanced")
+        with fake_tensors():
+            for module in block.modules():
+                for name, p in list(module.named_parameters(recurse=False)):
+                    setattr(module, name, nn.Parameter(torch.empty_like(p)))
+            x = torch.empty(1, tokens, hidden, dtype=torch.bfloat16, requires_grad=True)
+            with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+                block(x)
+            for p in block.parameters():
+                kept.pop(part_of(p).untyped_storage()._cdata, None)
+    rows = tokens * k * etp
+    inner = 3 * rows * width // etp
+    terms = tokens * hidden, rows * hidden, inner, rows * width // etp, tokens * k * hidden
+    assert sum(kept.values()) == sum(terms)
+
+
 def test_balanced_routing_gives_every_expert_its_share_and_runs_on_real_tensors():
     for arrived in run_ranks(balanced, 2, plan(dp=2, ep=2)):
         assert arrived == [[8] * 4] * 2  # each rank's 64 rows over 8 experts, of which 4 are here
