@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -240,7 +241,8 @@ class Supervisor:
         """Ends whatever of this agent still runs, and waits until it is gone."""
         kill_session(agent.pid)
         kill(self._ranks.values())
-        agent.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel holds on to it
+            agent.wait(_GONE_S)
         kill_adopted({agent.pid, *self._sessions}, within_s=_GONE_S)
         gone_within(self._ranks.values(), _GONE_S)
         self._echo()
