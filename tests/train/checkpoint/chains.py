@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import torch._dynamo  # noqa: F401 - an optimizer does, which would cost every forked rank 5 s
 import torch.distributed as dist
 
 from meshwright.plan.plan import Plan, Recompute, Schedule
