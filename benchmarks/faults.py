@@ -4,8 +4,8 @@
 
 A tiny model is trained on synthetic data by `meshwright train` on two ranks, undisturbed, and then
 again and again with faults. Moments are random: a step, and milliseconds into it. Kills (SIGKILL)
-hit a rank, torchrun's agent, the command itself (which is then started again with --resume), or a
-rank while a checkpoint is being written. A hang is a rank that is stopped (SIGSTOP). Torn are files
+hit a rank, a rank again while it starts anew, torchrun's agent, the command itself (which is then
+started again with --resume), or a rank while a checkpoint is being written. A hang is a rank that is stopped (SIGSTOP). Torn are files
 of the newest checkpoint: cut, changed in one bit, emptied or gone. The disk is a file system of its
 own that is filled up (needs root), then given room again.
 
@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.train.launch.codes import PREEMPTED
-from meshwright.train.watch.heart import Beat, beats_in
+from meshwright.train.watch.heart import STEP, Beat, beats_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +45,8 @@ HANG_S = 4.0
 PATIENCE_S = 300.0
 TOLERANCE = 1e-5  # of losses, relative, under another plan
 RANK, AGENT, COMMAND, SAVING, HANG = "rank", "agent", "command", "saving", "hang"
-KILLS = [RANK] * 8 + [AGENT] * 4 + [COMMAND] * 4 + [SAVING] * 4
+STARTING = "starting"
+KILLS = [RANK] * 6 + [STARTING] * 2 + [AGENT] * 4 + [COMMAND] * 4 + [SAVING] * 4
 TORN = ("cut", "bit", "empty", "gone", "no manifest")
 PLANS = {
     "dp 2": "dp = 2\nzero_stage = 3",
@@ -115,6 +116,11 @@ class Course:
         """The step that the run is in, -1 where it is in none."""
         beats = self.beats()
         return min((beat.step for beat in beats.values()), default=-1) if len(beats) > 1 else -1
+
+    def starts(self, rank: int, *, after: int) -> bool:
+        """Whether a rank has another process than before, in no step yet."""
+        beat = self.beats().get(rank)
+        return beat is not None and beat.pid != after and beat.phase != STEP
 
     def wait_for(self, reached: Callable[[], bool]) -> bool:
         """Whether something came true before the command ended or patience did."""
@@ -198,6 +204,9 @@ def commit(course: Course, kind: str, chance: random.Random) -> str:
         course.start()
         return "command killed, started again"
     os.kill(pid, signal.SIGKILL)
+    if kind == STARTING and course.wait_for(lambda: course.starts(rank, after=pid)):
+        os.kill(course.beats()[rank].pid, signal.SIGKILL)
+        return f"rank {rank} killed, and again at its start"
     return f"rank {rank} killed"
 
 
