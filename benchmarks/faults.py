@@ -5,9 +5,9 @@
 A tiny model is trained on synthetic data by `meshwright train` on two ranks, undisturbed, and then
 again and again with faults. Moments are random: a step, and milliseconds into it. Kills (SIGKILL)
 hit a rank, a rank again while it starts anew, torchrun's agent, the command itself (which is then
-started again with --resume), or a rank while a checkpoint is being written. A hang is a rank that is stopped (SIGSTOP). Torn are files
-of the newest checkpoint: cut, changed in one bit, emptied or gone. The disk is a file system of its
-own that is filled up (needs root), then given room again.
+started again with --resume), or a rank while a checkpoint is being written. A hang is a rank that
+is stopped (SIGSTOP). Torn are files of the newest checkpoint: cut, changed in one bit, emptied or
+gone. The disk is a file system of its own that is filled up (needs root), then given room again.
 
 Each fault must be survived: the run ends by itself with all steps done; metrics.jsonl has every
 step once and every sample once, in the order of the undisturbed run; the weights of the last
