@@ -182,7 +182,8 @@ def launch(
     need_libraries()
     check_boards(start.run)
     out = Path(start.run.out)
-    _refuse_second(out, resume=start.run.resume)
+    if start.nodes.rank == 0:  # the others find what the first has just written
+        _refuse_second(out, resume=start.run.resume)
     spec = prepared(start.job, start.spec, is_first=start.nodes.rank == 0, tell=on_progress)
     path = _written(spec, out, nodes=start.nodes)
     hang_s = start.run.guard.hang_s or float("inf")
