@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch.distributed as dist
 
 from meshwright import __version__
 from meshwright.base.noun import dataclass
+from meshwright.data.shards.names import TOKENIZER
 from meshwright.plan.words import plan_words
 from meshwright.train.agreement import Agreement
 from meshwright.train.building import blueprint_of, build, job_of
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
     from meshwright.plan.job import Job
     from meshwright.train.engine import Engine
-    from meshwright.train.settings import Run, Spec
+    from meshwright.train.settings import Feed, Run, Spec
     from meshwright.train.watch.heart import Heart
 
 
@@ -102,4 +104,11 @@ def facts_of(spec: Spec, job: Job) -> dict[str, Any]:
         "seed": spec.run.seed,
         "steps": spec.run.steps,
         "data": spec.run.feed.source,
+        "tokenizer": _tokenizer(spec.run.feed),
     }
+
+
+def _tokenizer(feed: Feed) -> str | None:
+    """Where the vocabulary of the data lies, for who exports the weights."""
+    built = Path(feed.source) / TOKENIZER
+    return str(built) if built.is_dir() else feed.tokenizer

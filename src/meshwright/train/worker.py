@@ -48,7 +48,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def warm(arguments: Sequence[str]) -> None:
     """Imports what every rank needs, in the process that forks them; no thread may begin here."""
-    from meshwright.train import loop, step  # noqa: F401
+    import torch._dynamo  # noqa: F401 - the first optimizer imports it, which takes seconds
+
+    from meshwright.train import loop  # noqa: F401
     from meshwright.train.model.configuration import configuration_from_keys
 
     configuration_from_keys(read_spec(Path(arguments[0])).config)

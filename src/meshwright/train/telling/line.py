@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from meshwright.train.telling.record import Record
 
 
-def line_of(record: Record, *, steps: int, expected: Expected | None) -> str:
+def line_of(record: Record, *, steps: int, left_s: float, expected: Expected | None) -> str:
     """Step, loss, speed, memory, waits, and time to go; predicted figures stand behind measured."""
     predicted_s = expected.step_s if expected else None
     predicted_bytes = expected.peak_bytes if expected else None
@@ -31,7 +31,7 @@ def line_of(record: Record, *, steps: int, expected: Expected | None) -> str:
             format_bytes(predicted_bytes) if predicted_bytes else "",
         ),
         f"data {100 * min(record.data_wait_s / record.step_s, 1):.0f}%" if record.step_s else "",
-        f"left {format_duration((steps - record.step) * record.step_s)}",
+        f"left {format_duration(left_s)}",
         "" if record.updated else "not finite, left out",
         "" if record.evaluation_loss is None else f"evaluation {_number(record.evaluation_loss)}",
     ]

@@ -23,6 +23,7 @@ class Profiling:
         self._folder = Path(run.out) / TRACES
         self._rank = rank
         self._profiler: Any = None
+        self._mark: Any = None  # around a step, by the name that torch gives it, with its number
 
     def before(self, step: int) -> None:
         """Starts with the first step of the window; one that is resumed inside it starts there."""
@@ -35,12 +36,15 @@ class Profiling:
                 activities=activities, record_shapes=True, with_stack=False
             )
             self._profiler.start()
+        if self._profiler is not None:
+            self._mark = torch.profiler.record_function(f"ProfilerStep#{step}")
+            self._mark.__enter__()
 
     def after(self, step: int) -> None:
-        """Marks the end of a step; writes the trace after the last one of the window."""
+        """Ends the mark of a step; writes the trace after the last one of the window."""
         if self._profiler is None:
             return
-        self._profiler.step()
+        self._mark.__exit__(None, None, None)
         if step >= self._window[1]:
             self.close()
 

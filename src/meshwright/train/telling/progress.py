@@ -91,7 +91,9 @@ class Progress:
         self._step = record.step
         self._course.add(record)
         if self._teller is not None:
-            self._teller.tell(record)
+            step_s = self._course.step_s or record.step_s
+            left_s = (self._spec.run.steps - record.step) * step_s
+            self._teller.tell(record, left_s=left_s)
 
     def _lap(self) -> float:
         """Seconds since the last call."""

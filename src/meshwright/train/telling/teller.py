@@ -41,13 +41,13 @@ class Teller:
         self._first = step + 1
         self._in_line = False
 
-    def tell(self, record: Record) -> None:
-        """One step, everywhere."""
+    def tell(self, record: Record, *, left_s: float) -> None:
+        """One step, everywhere; `left_s` is the time to go."""
         self._metrics.add(record)
         for board in self._boards:
             board.add(record)
         if self._run.telling.in_place or self._is_shown(record):
-            self._show(record)
+            self._show(record, left_s)
 
     def say(self, text: str) -> None:
         """A line of its own."""
@@ -57,7 +57,7 @@ class Teller:
     def close(self) -> None:
         """Closes every place."""
         if self._in_line:
-            self.say("")
+            print(file=self._stream, flush=True)
         self._metrics.close()
         for board in self._boards:
             board.close()
@@ -75,8 +75,9 @@ class Teller:
         odd = not record.updated or record.evaluation_loss is not None
         return is_end or odd or record.step % every == 0
 
-    def _show(self, record: Record) -> None:
-        line = line_of(record, steps=self._run.steps, expected=self._expected)
+    def _show(self, record: Record, left_s: float) -> None:
+        steps, expected = self._run.steps, self._expected
+        line = line_of(record, steps=steps, left_s=left_s, expected=expected)
         if self._run.telling.in_place and record.evaluation_loss is None:
             print(f"\r{line}{_CLEAR}", end="", file=self._stream, flush=True)
             self._in_line = True
