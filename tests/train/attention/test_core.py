@@ -1,7 +1,7 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-from hypothesis import given  # noqa: E402
+from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from meshwright.train.attention import kernels  # noqa: E402
@@ -76,6 +76,7 @@ def cases(draw):
     }
 
 
+@settings(max_examples=60)
 @given(cases())
 def test_equals_the_definition_with_gradients(case):
     q, k, v = made(**case["shape"])

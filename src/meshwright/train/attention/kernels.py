@@ -144,9 +144,8 @@ def _scores(
         bent = torch.tanh(scores / rule.softcap)
         scores, slope = bent * rule.softcap, 1 - bent * bent
     if mask is not None:
-        groups = query.shape[1] // key.shape[1]
-        mask = mask.repeat(1, 1, groups, 1)
-        scores = scores.masked_fill(~mask, -math.inf)
+        apart = scores.unflatten(2, (-1, query.shape[2]))  # by head of the group
+        scores = apart.masked_fill_(~mask[:, :, None], -math.inf).flatten(2, 3)
     return scores, slope
 
 

@@ -95,8 +95,12 @@ def _cut(shape: torch.Size, dim: int, size: int) -> torch.Size:
 
 def _by_rank(tensors: Sequence[Tensor], dim: int, size: int) -> Tensor:
     """[size, n]: for every rank its parts of all tensors, flat."""
-    parts = [torch.stack(t.chunk(size, dim)).reshape(size, -1) for t in tensors]
-    return torch.cat(parts, 1)
+    own = [tensor.numel() // size for tensor in tensors]
+    sent = tensors[0].new_empty(size, sum(own))
+    for tensor, part in zip(tensors, sent.split(own, 1), strict=True):
+        apart = tensor.unflatten(dim, (size, -1)).movedim(dim, 0)
+        part.unflatten(1, apart.shape[1:]).copy_(apart)
+    return sent
 
 
 def _cat_ranks(received: Tensor, shapes: Sequence[torch.Size], dim: int) -> tuple[Tensor, ...]:
