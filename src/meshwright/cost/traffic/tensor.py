@@ -105,10 +105,7 @@ def _attention(job: Job, block: Block) -> list[Exchange]:
     """Of one attention layer."""
     a, size = block.attention, hidden_bytes(job)
     element = local_tokens(job) * widths_of(job.plan).compute
-    if a.is_latent:
-        found = _latent(job, block, element)
-    else:
-        found = entry(job, "attention.input", size)
+    found = _latent(job, block, element) if a.is_latent else entry(job, "attention.input", size)
     if job.model.family in FUSED:
         queries = (a.num_attention_heads + a.num_key_value_heads) * a.head_dim
         width = (queries + a.num_key_value_heads * a.v_head_dim) // int(job.plan.tp)

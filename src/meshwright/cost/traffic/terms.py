@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.cost.terms import Term
-from meshwright.cost.traffic.flows import Piece
 from meshwright.cost.traffic.pieces import pieces_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from meshwright.cost.traffic.flows import Piece
     from meshwright.plan.job import Job
 
 ROOT = "traffic"

@@ -104,12 +104,14 @@ def _engine(blueprint: Blueprint, mesh: Mesh, places: Sequence[Place] | None) ->
 def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
     """Two steps of an engine, on whatever tensors it has; the second is read."""
     updates = optimizers.build(engine, recipe)
+    _update_together(updates)
     storage = StorageTracker()
     for stage in engine.stages:
         storage.see_all([*stage.parameters(), *stage.buffers()], Category.WEIGHTS)
     marks = Marks(storage, TrafficTracker())
     with storage:
-        _step(engine, updates, microbatches, marks=marks, recipe=recipe)
+        alone = engine.mesh.size("pp") == 1  # a pipeline's buffers are made for its micro-batches
+        _step(engine, updates, 1 if alone else microbatches, marks=marks, recipe=recipe)
         _name_resident(engine, updates, storage)
         traffic = TrafficTracker(lambda call, arguments: marks.communicated(call, arguments))
         marks = Marks(storage, traffic)
@@ -129,6 +131,17 @@ def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
         parts={stretch: parts[event] for stretch, event in order.items()},
         flows=dict(traffic.flows),
     )
+
+
+def _update_together(updates: Any) -> None:
+    """Has the optimizer update many parameters in one operation, as torch does on a GPU alone.
+
+    It refuses to where some are DTensors and some are not.
+    """
+    for part in updates.parts:
+        for group in part.param_groups:
+            if "foreach" in group and len({type(p) for p in group["params"]}) == 1:
+                group["foreach"] = True
 
 
 def _step(engine: Engine, updates: Any, microbatches: int, *, marks: Marks, recipe: Recipe) -> int:
