@@ -141,14 +141,17 @@ def parts(case, family) -> None:
     assert part_of(module.down_proj).numel() * 4 == module.down_proj.numel()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_balanced_routing_runs_on_fake_tensors(family):
-    block = block_of(family, dtype=torch.bfloat16)
+FORMATS = [*((f, torch.bfloat16) for f in FAMILIES), ("gpt_oss", torch.float32)]
+
+
+@pytest.mark.parametrize(("family", "dtype"), FORMATS)
+def test_balanced_routing_runs_on_fake_tensors(family, dtype):
+    block = block_of(family, dtype=dtype)
     with fake_world(world_size=16, rank=5):
         mesh = Mesh(plan(dp=8, tp=2, ep=4, etp=2), device_type="cpu")
         expert.apply(block, mesh, routing="balanced")
         with fake_tensors():
-            x = torch.empty(2, 16, 32, dtype=torch.bfloat16, requires_grad=True)
+            x = torch.empty(2, 16, 32, dtype=dtype, requires_grad=True)
             y = block(x)
             y = y[0] if isinstance(y, tuple) else y
             y.backward(torch.empty_like(y))
