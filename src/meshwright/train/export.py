@@ -106,7 +106,13 @@ def export(
     try:
         part.mkdir(parents=True)
         kind = dtype or _commonest(tensors)
-        outlines = {n: Outline(dtype=dtype or t.dtype, shape=t.shape) for n, t in tensors.items()}
+        kept = _kept_wide(model, dtype)
+        outlines = {
+            name: Outline(
+                dtype=lazy.dtype if dtype is None or name in kept else dtype, shape=lazy.shape
+            )
+            for name, lazy in tensors.items()
+        }
         _write_weights(part, tensors, outlines, shard_bytes=shard_bytes, tell=tell)
         _write_configuration(part, model, kind)
         _copy_tokenizer(tokenizer or _known_tokenizer(manifest), part)
@@ -182,6 +188,16 @@ def _arranged(model: Any, index: Index, checkpoint: Path) -> dict[str, Lazy]:
             )
         held[name] = Pieced(open=open_file, entry=entry, key_of=_key_under(WEIGHTS + name))
     return out_of_model(model, held)
+
+
+def _kept_wide(model: Any, dtype: str | None) -> frozenset[str]:
+    """Tensors that keep their type: what transformers keeps in float32 (routers), and buffers."""
+    if dtype is None:
+        return frozenset()
+    narrow = twin_of(model.config, dtype=getattr(torch, dtype))
+    buffers = {name for name, _ in narrow.named_buffers()}
+    wide = {n for n, p in narrow.named_parameters() if p.dtype is not getattr(torch, dtype)}
+    return frozenset(buffers | wide)
 
 
 def _key_under(name: str) -> Callable[[tuple[int, ...]], str]:
