@@ -60,11 +60,12 @@ def _rank_blocks(job: Job, one: Measured) -> list[Block]:
 def _how(one: Measured) -> str:
     """Which layers were run, and what that took."""
     layers = "+".join(str(n) for n in one.layers)
+    layers += " layer" if one.layers == (1,) else " layers"
     spent = f"{one.cpu_s:.1f} s of CPU"
     if one.layers == one.layers_read:
-        return f"{layers} layers on fake tensors, {spent}"
+        return f"{layers} on fake tensors, {spent}"
     run = "+".join(str(n) for n in one.layers_read)
-    words = f"{layers} layers from runs of up to {run} on fake tensors, {spent}"
+    words = f"{layers} from runs of up to {run} on fake tensors, {spent}"
     if one.extension_error is None:
         return words
     return f"{words}; at a third depth within {100 * one.extension_error:.2g}%"
