@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
@@ -226,11 +225,3 @@ def _checked(run: Run) -> Run:
     if findings:
         raise InvalidInput(findings, hint=findings[0].hint)
     return run
-
-
-def unplaced() -> list[str]:
-    """Fields of the settings that no option sets: none, as a test holds."""
-    placed = {(option.part, option.field) for option in OPTIONS.values()}
-    every = {("", f.name) for f in fields(Run) if f.name not in _PARTS}
-    every |= {(name, f.name) for name, part in _PARTS.items() for f in fields(part)}
-    return sorted(f"{part}.{name}" for part, name in every - placed)
