@@ -112,10 +112,10 @@ class Course:
         self.seen |= {beat.pid for beat in beats.values()}
         return {rank: beat for rank, beat in beats.items() if is_alive(beat.pid)}
 
-    def step(self) -> int:
-        """The step that the run is in, -1 where it is in none."""
-        beats = self.beats()
-        return min((beat.step for beat in beats.values()), default=-1) if len(beats) > 1 else -1
+    def step(self, *, without: frozenset[int] = frozenset()) -> int:
+        """The step that the run is in, -1 where it is in none; of other processes than these."""
+        beats = [beat for beat in self.beats().values() if beat.pid not in without]
+        return min(beat.step for beat in beats) if len(beats) > 1 else -1
 
     def starts(self, rank: int, *, after: int) -> bool:
         """Whether a rank has another process than before, in no step yet."""
@@ -173,8 +173,10 @@ def disturb(course: Course, kind: str, *, at: int, chance: random.Random) -> Res
     time.sleep(chance.uniform(0, 0.02 if kind == SAVING else 0.3))
     began_s = time.monotonic()
     result.step = max(course.step(), at)
+    hit = frozenset(beat.pid for beat in course.beats().values())
     result.detail = commit(course, kind, chance)
-    if not course.wait_for(lambda: course.step() > result.step) and not is_done(course):
+    went_on = course.wait_for(lambda: course.step(without=hit) > result.step)
+    if not went_on and not is_done(course):
         result.failure = f"no step after {result.step}"
     result.recovered_s = round(time.monotonic() - began_s, 2)
     return result

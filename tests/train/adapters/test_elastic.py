@@ -22,7 +22,7 @@ from torch.distributed.elastic.agent.server.api import (
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing.api import PContext
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousParameters
+from torch.distributed.elastic.rendezvous import RendezvousParameters, RendezvousStoreInfo
 
 from meshwright.train.adapters.elastic import _ended
 
@@ -34,6 +34,8 @@ def parameters(function):
 def test_the_hooks_that_the_agent_overrides():
     assert parameters(LocalElasticAgent._start_workers) == ["self", "worker_group"]
     assert parameters(LocalElasticAgent._monitor_workers) == ["self", "worker_group"]
+    assert parameters(SimpleElasticAgent._rendezvous) == ["self", "worker_group"]
+    assert parameters(RendezvousStoreInfo.build)[:3] == ["rank", "store", "local_addr"]
     assert SimpleElasticAgent._monitor_workers.__isabstractmethod__
     assert SimpleElasticAgent._start_workers.__isabstractmethod__
 

@@ -219,6 +219,31 @@ def test_two_nodes_go_on_together(tmp_path, fault):
     assert set(steps_done(tmp_path)) == set(range(6))
     for events in told:
         assert [kind for kind, *_ in events].count(event.RESTARTING) == 1
+    with_lines = [
+        node
+        for node, events in enumerate(told)
+        if event.LINE in dict.fromkeys(e[0] for e in events)
+    ]
+    assert with_lines == [0]  # rank 0 is on node 0, whatever the order of names and processes
+
+
+def test_two_nodes_of_one_number_are_refused(tmp_path):
+    endpoint = f"127.0.0.1:{free_port()}"
+    nodes = [
+        in_a_process(tmp_path / str(i), 2, node=node, nodes=3, endpoint=endpoint)
+        for i, node in enumerate((0, 1, 1))
+    ]
+    codes = []
+    end_s = time.monotonic() + 120
+    while not codes and time.monotonic() < end_s:
+        codes = [node.returncode for node in nodes if node.poll() is not None]
+        time.sleep(0.1)
+    for node in nodes:
+        node.kill()
+        node.communicate()
+    assert REFUSED in codes
+    logs = "".join(path.read_text() for path in tmp_path.glob("*/logs/agent-1.log"))
+    assert "two nodes call themselves node 1" in logs
 
 
 def test_several_nodes_need_a_place_to_meet(tmp_path):

@@ -2,7 +2,7 @@
 
 `LocalElasticAgent` restarts ranks by itself, but is slow and silent: after a failure it waits up to
 30 s for each of the others to obey SIGTERM, and tells nobody which rank it was. Overridden are
-`_start_workers` and `_monitor_workers`, the hooks that its base class documents
+`_start_workers` and `_monitor_workers`, the hooks that its base class documents, and `_rendezvous`
 (torch 2.13, distributed/elastic/agent/server/{api,local_elastic_agent}.py). The order of calls is
 that of `launch_agent` in distributed/launcher/api.py, which leaves no room for a subclass.
 """
@@ -17,12 +17,18 @@ from typing import Any
 
 import msgspec
 import torch.distributed.elastic.rendezvous.registry as registry
+from torch.distributed import PrefixStore
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
-from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousParameters
+from torch.distributed.elastic.rendezvous import (
+    RendezvousClosedError,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+)
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.train.launch import event
 from meshwright.train.launch.codes import DONE, FAILED, PREEMPTED, REFUSED
 from meshwright.train.launch.event import Event
@@ -39,10 +45,27 @@ class Agent(LocalElasticAgent):
     """The agent of one node; tells the supervisor of ranks that start and fail."""
 
     def __init__(self, spec: WorkerSpec, settings: AgentSettings) -> None:
-        super().__init__(spec, DefaultLogsSpecs(), start_method="fork", exit_barrier_timeout=60)
+        super().__init__(spec, DefaultLogsSpecs(), start_method="fork")
         self._settings = settings
         self.preempted = False
         self.attempt = settings.attempt - 1  # rises with every start, also for a node that joins
+
+    def _rendezvous(self, worker_group: Any) -> None:
+        """Meets the other nodes; ranks lie as the nodes are numbered, not as they are called."""
+        super()._rendezvous(worker_group)
+        place, ranks = self._settings.node_rank, self._settings.ranks
+        if self._settings.nodes == 1:
+            return
+        store = PrefixStore("places", worker_group.store)
+        if store.add(str(place), 1) > 1:
+            raise MeshwrightError(
+                f"two nodes call themselves node {place}", hint="give each its own --node-rank"
+            )
+        first = RendezvousStoreInfo.build(place, store, None)
+        worker_group.group_rank = place
+        worker_group.master_addr, worker_group.master_port = first.master_addr, first.master_port
+        for worker in worker_group.workers:
+            worker.global_rank = worker.role_rank = place * ranks + worker.local_rank
 
     def _start_workers(self, worker_group: Any) -> dict[int, Any]:
         """Starts the ranks and tells their processes."""
@@ -111,13 +134,21 @@ def run_agent(settings: AgentSettings) -> int:
     try:
         result = agent.run()
     except RendezvousClosedError:  # another node has given up
-        event.write(settings.events, Event(kind=event.ENDED, attempt=agent.attempt, code=FAILED))
-        return FAILED
+        return _ended_with(FAILED, settings, agent)
+    except MeshwrightError as error:
+        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
+        rendezvous.shutdown()
+        return _ended_with(REFUSED, settings, agent)
     rendezvous.shutdown()
     code = PREEMPTED if agent.preempted else DONE
     if result is not None and result.is_failed():
         codes = [failure.exitcode for failure in result.failures.values()]
         code = REFUSED if REFUSED in codes else FAILED
+    return _ended_with(code, settings, agent)
+
+
+def _ended_with(code: int, settings: AgentSettings, agent: Agent) -> int:
+    """Tells the supervisor that this is how it was meant to end."""
     event.write(settings.events, Event(kind=event.ENDED, attempt=agent.attempt, code=code))
     return code
 
