@@ -38,7 +38,6 @@ class Recipe:
     beta2: float = 0.95
     epsilon: float = 1e-8
     clip_norm: float = 1.0
-    router_aux_loss: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

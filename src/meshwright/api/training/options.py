@@ -104,7 +104,6 @@ OPTIONS: Mapping[str, Option] = {
     "beta2": _number("recipe", "beta2", most=1.0),
     "epsilon": _number("recipe", "epsilon", above=True),
     "clip_norm": _number("recipe", "clip_norm"),
-    "router_aux_loss": _number("recipe", "router_aux_loss"),
     "source": _text("feed", "source"),
     "tokenizer": _text("feed", "tokenizer"),
     "document_masks": _flag("feed", "document_masks"),

@@ -47,8 +47,9 @@ def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
     _allow_views()
     common = _options(plan, numbers)
     keep = is_kept(plan)
+    own = _options(plan, numbers, casts=False)  # routing weights come in fp32, and stay so
     for module in experts:
-        fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **common)
+        fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **own)
     dense = _mesh(mesh, "fsdp")
     embedding = getattr(stage.lm.model, "embed_tokens", None)
     tied = bool(stage.lm.config.tie_word_embeddings) and stage.place.is_last
@@ -85,11 +86,12 @@ def _mesh(mesh: Mesh, shard: str) -> DeviceMesh:
     return source["dp_replicate", shard]
 
 
-def _options(plan: Plan, numbers: Numbers) -> dict[str, Any]:
+def _options(plan: Plan, numbers: Numbers, *, casts: bool = True) -> dict[str, Any]:
+    """Number formats and offloading; `casts` says whether what comes in is cast too."""
     policy = MixedPrecisionPolicy(
         param_dtype=numbers.compute if numbers.mixed else None,
         reduce_dtype=numbers.reduce if numbers.mixed else None,
-        cast_forward_inputs=numbers.mixed,
+        cast_forward_inputs=numbers.mixed and casts,
     )
     offload = CPUOffloadPolicy(pin_memory=False) if plan.offload_params else OffloadPolicy()
     return {"mp_policy": policy, "offload_policy": offload}
