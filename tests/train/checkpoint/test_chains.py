@@ -10,7 +10,13 @@ from meshwright.train.local import run_ranks
 
 @pytest.mark.parametrize(
     ("family", "plans"),
-    [("gemma2", DENSE), ("deepseek_v3", ROUTED)],  # tied; dense and routed layers, a buffer
+    [
+        ("gemma2", DENSE),  # tied
+        ("deepseek_v3", ROUTED),  # dense and routed layers, a buffer
+        pytest.param("llama", DENSE, marks=pytest.mark.nightly),
+        pytest.param("qwen3_moe", ROUTED, marks=pytest.mark.nightly),
+        pytest.param("gpt_oss", ROUTED, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_run_goes_on_under_any_other_plan(tmp_path, family, plans):
     # each plan writes what the next one reads; the same data on one rank says what must come of it
