@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.cost.memory import memory
+from meshwright.cost.memory import memory, memory_stack
 from meshwright.cost.traffic import traffic_of
 from meshwright.train.measure.marks import BACKWARD, FORWARD, LOSS, UPDATE
 from meshwright.train.measure.storage import Category
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.train.measure.rank import Reading
 
+STACK = "meshwright"  # whose habits the prediction has, whatever stack the job names
 MOMENTS = {  # phases of the step, and the moments of the cost model that lie in each
     FORWARD: ("forward",),
     LOSS: ("loss",),
@@ -66,9 +67,9 @@ def lines_of(reading: Reading, job: Job, *, stage: int) -> tuple[Line, ...]:
 
 
 def _terms(job: Job, stage: int) -> dict[str, float]:
-    """The cost model's memory of one stage, by the names below it."""
+    """The cost model's memory of one stage of this engine, by the names below it."""
     prefix = f"memory.stage{stage}."
-    found = memory(job).terms
+    found = memory(job, memory_stack(STACK)).terms
     return {n.removeprefix(prefix): float(v) for n, v in found.items() if n.startswith(prefix)}
 
 

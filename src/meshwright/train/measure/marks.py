@@ -38,7 +38,10 @@ class Stretch:
 
 
 class Marks:
-    """Cuts a step into stretches while its hooks are set; `peaks` has the highest of each."""
+    """Cuts a step into stretches while its hooks are set; `peaks` has the highest of each.
+
+    `kept` is the most bytes of activations that were left when a forward pass had ended.
+    """
 
     def __init__(self, storage: StorageTracker, traffic: TrafficTracker) -> None:
         self.peaks: dict[Stretch, Peak] = {}
@@ -46,6 +49,7 @@ class Marks:
         self.traffic = traffic
         self._handles: list[Any] = []
         self._born = 0
+        self.kept = 0
 
     def mark(self, phase: str, place: str, stage: int = 0) -> None:
         """The stretch that ends here."""
@@ -81,24 +85,30 @@ class Marks:
             self.traffic.phase = FORWARD
             self._born = self.storage.count
 
-        def loses(_module: Any, _inputs: Any, output: Any) -> None:
+        def leaves_layers(_module: Any, _inputs: Any, output: Any) -> None:
             self.mark(FORWARD, "last", index)
-            self._keep_born()
             if stage.place.is_last:
-                self.storage.label = Category.LOGITS
                 _on_gradient(output, self._loss_is_left(index))
 
+        def enters_head(*_: Any) -> None:
+            if self.storage.label is not Category.LOGITS:
+                self._keep_born()
+                self.storage.label = Category.LOGITS
+
         def ends(_module: Any, _inputs: Any, output: Any) -> None:
-            self.storage.label = Category.TEMPORARIES
-            self.traffic.phase = BACKWARD
             if stage.place.is_last:
                 self.mark(LOSS, "forward", index)
                 _on_gradient(output, self._loss_is_entered)
             else:
                 self._keep_born()
+            self.storage.label = Category.TEMPORARIES
+            self.traffic.phase = BACKWARD
+            self.kept = max(self.kept, self.storage.alive(Category.ACTIVATIONS))
 
         keep(stage.register_forward_pre_hook(begins))
-        keep(stage.lm.model.register_forward_hook(loses))
+        keep(stage.lm.model.register_forward_hook(leaves_layers))
+        if stage.place.is_last:
+            keep(stage.lm.lm_head.register_forward_pre_hook(enters_head))
         keep(stage.register_forward_hook(ends))
 
     def _loss_is_entered(self, _gradient: Any) -> None:

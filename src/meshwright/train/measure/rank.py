@@ -123,6 +123,7 @@ def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
         marks.release()
     held = {c: float(storage.most(c, since=since)) for c in Category}
     held[Category.GRADIENTS] = float(gradients)
+    held[Category.ACTIVATIONS] = float(marks.kept)
     order = {stretch: peak.event for stretch, peak in marks.peaks.items()}
     parts = storage.compositions(order.values())
     return Reading(
