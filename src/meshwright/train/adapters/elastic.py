@@ -85,7 +85,7 @@ class Agent(LocalElasticAgent):
         compiler (4 s), and waits for each of the other ranks to obey SIGTERM (30 s).
         """
         local = self._pcontext.pids()
-        codes = {_ended(pid) for pid in local.values()}
+        codes = {self._ended(pid) for pid in local.values()}
         if codes - {None, DONE, PREEMPTED}:
             return RunResult(state=WorkerState.FAILED, failures=self._end(worker_group, local))
         self.preempted = PREEMPTED in codes
@@ -96,10 +96,10 @@ class Agent(LocalElasticAgent):
 
     def _end(self, worker_group: Any, local: dict[int, int]) -> dict[int, ProcessFailure]:
         """Kills whoever does not end soon; failures by rank, told in the order of their ends."""
-        ended = _ends(local, within_s=_LAST_WORDS_S)
+        ended = self._ends(local, within_s=_LAST_WORDS_S)
         for place in local.keys() - ended.keys():
             os.kill(local[place], signal.SIGKILL)  # not reaped yet: the number is still its own
-        killed = _ends({p: local[p] for p in local.keys() - ended.keys()}, within_s=_KILLED_S)
+        killed = self._ends({p: local[p] for p in local.keys() - ended.keys()}, within_s=_KILLED_S)
         if REFUSED in ended.values():
             self._remaining_restarts = 0
         ranks = {worker.local_rank: worker.global_rank for worker in worker_group.workers}
@@ -110,6 +110,26 @@ class Agent(LocalElasticAgent):
             ranks[place]: ProcessFailure(place, local[place], code, "")
             for place, code in (failed | killed).items()
         }
+
+    def _ends(self, local: dict[int, int], *, within_s: float) -> dict[int, int]:
+        """How children (by place) ended within a time, in the order of their ends."""
+        ends: dict[int, int] = {}
+        end_s = time.monotonic() + within_s
+        while len(ends) < len(local) and time.monotonic() < end_s:
+            for place in local.keys() - ends.keys():
+                code = self._ended(local[place])
+                if code is not None:
+                    ends[place] = code
+            time.sleep(_POLL_S)
+        return ends
+
+    def _ended(self, pid: int) -> int | None:
+        """How a child ended, negative for a signal; None while it runs."""
+        if hasattr(os, "waitid"):
+            return _ended(pid)
+        handlers = self._pcontext.subprocess_handlers.values()  # macOS, where nothing is forked
+        code: int | None = next(h.proc.poll() for h in handlers if h.proc.pid == pid)
+        return code
 
     def _tell(self, told: Event) -> None:
         event.write(self._settings.events, told)
@@ -180,19 +200,6 @@ def _entry(settings: AgentSettings, attempt: int) -> tuple[Any, tuple[Any, ...]]
         return run, (rank,)
     text = msgspec.json.encode(rank).decode().replace("$", "$$")  # torch fills in $local_rank
     return sys.executable, ("-P", "-m", "meshwright.train.launch.rank", text)
-
-
-def _ends(local: dict[int, int], *, within_s: float) -> dict[int, int]:
-    """How children (by place) ended within a time, in the order of their ends."""
-    ends: dict[int, int] = {}
-    end_s = time.monotonic() + within_s
-    while len(ends) < len(local) and time.monotonic() < end_s:
-        for place in local.keys() - ends.keys():
-            code = _ended(local[place])
-            if code is not None:
-                ends[place] = code
-        time.sleep(_POLL_S)
-    return ends
 
 
 def _ended(pid: int) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from meshwright.train.launch.dumps import recorder_environment
 from meshwright.train.watch.heart import VARIABLE as BEATS
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def rank_environment(
         "OMP_NUM_THREADS": str(threads_per_rank(ranks)),
         "TOKENIZERS_PARALLELISM": "false",  # its threads do not survive a fork
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # a lost peer ends the rank
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-        "TORCH_FR_BUFFER_SIZE": "2000",  # NCCL calls that the flight recorder keeps
-        "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(log_folder / "nccl-rank-"),
+        **recorder_environment(log_folder),
     }
     if nodes == 1:
         preferred["GLOO_SOCKET_IFNAME"] = "lo" if os.path.exists("/sys/class/net/lo") else "lo0"

@@ -13,6 +13,7 @@ because one that has imported torch forks ranks in a tenth of a second.
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ def supervise(
         node_rank=node_rank,
         endpoint=endpoint,
         run=run or uuid.uuid4().hex,
-        start=start,
+        start=_startable(start),
         attempt=0,
         restarts=max_restarts,
         log_folder=str(logs),
@@ -95,6 +96,11 @@ def supervise(
             tell=on_event or _silent,
         )
         return supervisor.run()
+
+
+def _startable(start: str) -> str:
+    """Forking is for Linux: on macOS a forked process may not touch the system's libraries."""
+    return start if sys.platform.startswith("linux") else EXECUTE
 
 
 def _silent(_event: Event) -> None:

@@ -16,6 +16,7 @@ import msgspec
 from meshwright.train.launch import event
 from meshwright.train.launch.causes import cause_of
 from meshwright.train.launch.codes import FAILED, INTERRUPTED, PREEMPTED, described
+from meshwright.train.launch.dumps import ask_for_dumps
 from meshwright.train.launch.event import Event, Reader
 from meshwright.train.launch.logs import Tail, log_of
 from meshwright.train.launch.processes import (
@@ -230,6 +231,7 @@ class Supervisor:
         """Has the ranks write their stacks, tells who hangs, and ends all of ours."""
         self._hung = True
         kill(self._ranks.values(), sign=DUMP)
+        ask_for_dumps(self._folder, self._ranks)
         time.sleep(_DUMP_S)
         names = ", ".join(map(str, hang.ranks))
         text = f"rank {names} holds the others up" if len(hang.ranks) == 1 else ""
