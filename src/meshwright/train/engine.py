@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor
 
 from meshwright.plan.plan import Schedule
-from meshwright.train.parallel import sharding
+from meshwright.train.parallel import sharding, tensor
 from meshwright.train.parallel.expert import expert_modules
 from meshwright.train.parallel.pipeline import Pipeline, wide_dtype
 from meshwright.train.stage import EMBEDDING, HEAD, shared_name
@@ -159,10 +159,8 @@ class Engine:
 
     def _finish_gradients(self) -> None:
         """What FSDP2 does not do: partial sums, experts' means, a tied weight on two stages."""
-        for stage in self.stages:
-            for parameter in stage.parameters():
-                if isinstance(parameter.grad, DTensor) and _is_partial(parameter.grad):
-                    parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+        if self.mesh.size("tp") > 1:
+            tensor.reduce_gradients(p for stage in self.stages for p in stage.parameters())
         scale = sharding.expert_gradient_scale(self.mesh)
         if scale != 1.0:
             grads = [p.grad for module in self._experts() for p in module.parameters()]
@@ -212,15 +210,10 @@ class Engine:
         return theirs
 
 
-def local(tensor: Any) -> Tensor:
+def local(whole: Any) -> Tensor:
     """This rank's part of a tensor that may be cut over a mesh."""
-    part: Tensor = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+    part: Tensor = whole.to_local() if isinstance(whole, DTensor) else whole
     return part
-
-
-def _is_partial(tensor: DTensor) -> bool:
-    """Whether ranks hold summands: norms under sequence parallelism, summed once a step."""
-    return any(placement.is_partial() for placement in tensor.placements)
 
 
 def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
