@@ -274,6 +274,15 @@ def test_in_another_thread_it_hears_no_signals_and_works_as_well(tmp_path):
     assert codes == [DONE]
 
 
+def test_a_broken_pipe_of_who_listens_ends_no_run(tmp_path):
+    def broken(_event):
+        raise BrokenPipeError
+
+    code, _ = run(tmp_path, 3, told=Told({event.LINE: broken}))
+    assert code == DONE
+    assert steps_done(tmp_path) == once(3)
+
+
 def test_new_interpreters_are_started_where_asked(tmp_path):
     code, told = run(tmp_path, 4, "kill:0:2", start="execute", ranks_per_node=1)
     assert code == DONE

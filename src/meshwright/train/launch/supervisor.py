@@ -65,7 +65,7 @@ class Supervisor:
         self._environment = environment
         self._grace_s = grace_s
         self._asked = asked
-        self._tell = tell
+        self._told: Callable[[Event], object] | None = tell
         self._folder = Path(settings.log_folder)
         self._old_bytes = {p: p.stat().st_size for p in self._folder.glob("attempt-*/rank-0.log")}
         self._agent_log = self._folder / f"agent-{settings.node_rank}.log"
@@ -181,6 +181,15 @@ class Supervisor:
         log = log_of(self._folder, self._attempt, 0)
         self._tail.follow(log, skip_bytes=self._old_bytes.get(log, 0))
         self._tell(told)
+
+    def _tell(self, happened: Event) -> None:
+        """Hands an event on, for as long as somebody listens: a broken pipe ends no run."""
+        if self._told is None:
+            return
+        try:
+            self._told(happened)
+        except OSError:
+            self._told = None
 
     def _restarting(self) -> None:
         text = f"attempt {self._attempt + 1}; {self._left} more may follow"
