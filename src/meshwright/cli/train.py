@@ -84,6 +84,7 @@ _machine = _group(
     click.option("--threads", type=int, help="Of each rank; by default the cores, shared out."),
     click.option("--backend", metavar="NAME", help="Of torch.distributed: nccl, gloo."),
     click.option("--dtype", metavar="NAME", help="float64, float32, bfloat16: over the plan's."),
+    click.option("--schedule-table", metavar="FILE", help="Operations instead of the schedule."),
     click.option("--compile", "compile_", is_flag=True, default=None, help="torch.compile layers."),
     click.option("--deterministic", is_flag=True, default=None, help="Only such kernels."),
 )

@@ -13,12 +13,14 @@ from meshwright.train.engine import Engine
 from meshwright.train.mesh import Mesh
 from meshwright.train.model.configuration import configuration_from_keys
 from meshwright.train.model.initial import initialize
+from meshwright.train.model.weights import load
 from meshwright.train.numbers import numbers_of, uniform
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
     from meshwright.train.settings import Run, Spec
+    from meshwright.train.tables import Table
 
 PLAN_FILE = "plan.toml"  # in the folder of a run
 
@@ -53,20 +55,20 @@ def slices_for(plan: Plan) -> str:
     return "contiguous" if is_whole else "zigzag"
 
 
-def build(blueprint: Blueprint, run: Run, *, device: torch.device) -> Engine:
+def build(
+    blueprint: Blueprint, run: Run, *, device: torch.device, table: Table | None = None
+) -> Engine:
     """The engine of this rank, its parameters random by the run's seed or from its weights.
 
-    All ranks of the default process group call this.
+    `table` replaces the plan's schedule. All ranks of the default process group call this.
     """
     mesh = Mesh(blueprint.plan, device_type=device.type)
     stages = assemble(blueprint, mesh)
     if run.weights is None:
         initialize(stages, blueprint.config, seed=run.seed, device=_home(blueprint.plan, device))
     else:
-        from meshwright.train.model import weights
-
-        weights.load(stages, run.weights, device=_home(blueprint.plan, device))
-    return Engine(stages, mesh, blueprint, device=device)
+        load(stages, run.weights, device=_home(blueprint.plan, device))
+    return Engine(stages, mesh, blueprint, device=device, table=table)
 
 
 def _home(plan: Plan, device: torch.device) -> torch.device:

@@ -6,9 +6,9 @@ micro-batches, `train_step` makes an update of them, `Keeper` keeps checkpoints,
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
+from meshwright.train import garbage
 from meshwright.train.memory import peak_bytes
 from meshwright.train.optimizer.rates import rate
 from meshwright.train.preparing import prepare
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from meshwright.train.watch.heart import Heart
     from meshwright.train.watch.signals import Stop
 
-COLLECT_EVERY = 50  # steps between collections of garbage, on all ranks at once
-
 
 def train(spec: Spec, *, device: torch.device, heart: Heart, stop: Stop, attempt: int = 0) -> bool:
     """Trains as the specification says, on every rank of the default process group.
@@ -33,15 +31,12 @@ def train(spec: Spec, *, device: torch.device, heart: Heart, stop: Stop, attempt
     """
     t = prepare(spec, device=device, heart=heart, attempt=attempt)
     step, is_stopped = t.began.step, False
-    gc.collect()
-    gc.disable()  # collected in the loop, so that no rank waits for another one's collection
-    with t.feeder, t.evaluation, t.keeper, t.progress, t.profiling:
+    with garbage.held_off(), t.feeder, t.evaluation, t.keeper, t.progress, t.profiling:
         while step < t.run.steps and not is_stopped:
             step += 1
             heart.step(step)
             is_stopped = _step(t, step, device=device, is_asked=stop.asked)
-            if step % COLLECT_EVERY == 0:
-                gc.collect(1)
+            garbage.collect_at(step)
         with heart.phase("saving"):
             t.keeper.finish(step)
         t.progress.finish(feeder=t.feeder, keeper=t.keeper, device=device.type)

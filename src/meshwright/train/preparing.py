@@ -10,6 +10,7 @@ import torch.distributed as dist
 from meshwright import __version__
 from meshwright.base.noun import dataclass
 from meshwright.data.shards.names import TOKENIZER
+from meshwright.plan.job import num_microbatches
 from meshwright.plan.words import plan_words
 from meshwright.train.agreement import Agreement
 from meshwright.train.building import blueprint_of, build, job_of
@@ -20,6 +21,7 @@ from meshwright.train.guard import Watchman
 from meshwright.train.keeping import Began, Keeper
 from meshwright.train.optimizer import Optimizers
 from meshwright.train.optimizer import build as build_optimizers
+from meshwright.train.tables import read_table
 from meshwright.train.telling.profiling import Profiling
 from meshwright.train.telling.progress import Progress
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.train.engine import Engine
     from meshwright.train.settings import Feed, Run, Spec
+    from meshwright.train.tables import Table
     from meshwright.train.watch.heart import Heart
 
 
@@ -54,7 +57,7 @@ def prepare(spec: Spec, *, device: torch.device, heart: Heart, attempt: int) -> 
     """Builds all parts, and restores the last checkpoint where the run goes on from one."""
     job, run = job_of(spec), spec.run
     batch_size = job.workload.global_batch_size
-    engine = build(blueprint_of(spec, job), run, device=device)
+    engine = build(blueprint_of(spec, job), run, device=device, table=_table(run, job))
     optimizers = build_optimizers(engine, run.recipe)
     shape = shape_of(engine, global_batch_size=batch_size, seed=run.seed)
     feeder = Feeder(
@@ -106,6 +109,13 @@ def facts_of(spec: Spec, job: Job) -> dict[str, Any]:
         "data": spec.run.feed.source,
         "tokenizer": _tokenizer(spec.run.feed),
     }
+
+
+def _table(run: Run, job: Job) -> Table | None:
+    """The operations that replace the plan's schedule, if the run names some."""
+    if run.schedule_table is None:
+        return None
+    return read_table(run.schedule_table, job.plan, microbatches=int(num_microbatches(job)))
 
 
 def _tokenizer(feed: Feed) -> str | None:

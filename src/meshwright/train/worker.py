@@ -6,9 +6,12 @@ same way), 75 asked to stop and saved.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import gc
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +56,10 @@ def warm(arguments: Sequence[str]) -> None:
     from meshwright.train import loop  # noqa: F401
     from meshwright.train.model.configuration import configuration_from_keys
 
-    configuration_from_keys(read_spec(Path(arguments[0])).config)
+    config = configuration_from_keys(read_spec(Path(arguments[0])).config)
+    with contextlib.suppress(ImportError):  # by transformers' way of naming; else ranks find it
+        import_module(type(config).__module__.replace(".configuration_", ".modeling_"))
+    gc.freeze()  # forked ranks share what is here as long as nobody looks through it
 
 
 def join(run: Run) -> torch.device:

@@ -20,7 +20,7 @@ from meshwright.base.noun import dataclass
 from meshwright.cost.predict import mfu_convention
 from meshwright.model.flops import flops_per_token
 from meshwright.plan.file import write_job
-from meshwright.plan.job import world_size
+from meshwright.plan.job import num_microbatches, world_size
 from meshwright.plan.plan import PEAK_NAME, Precision
 from meshwright.rules.costed import is_laid
 from meshwright.train.launch.codes import DONE
@@ -28,6 +28,7 @@ from meshwright.train.launch.devices import visible_gpus
 from meshwright.train.model.configuration import keys_behind
 from meshwright.train.refusals import refusals
 from meshwright.train.settings import Expected, Run, Spec, write_spec
+from meshwright.train.tables import read_table
 from meshwright.train.telling.boards import check_boards
 from meshwright.train.telling.summary import SUMMARY, Summary, read_summary
 
@@ -148,6 +149,8 @@ def begin(
         {"out": str(out), "source": str(data), "steps": steps, "resume": resume, "device": kind}
         | options,
     )
+    if run.schedule_table is not None:
+        read_table(run.schedule_table, known.plan, microbatches=int(num_microbatches(known)))
     found = [*check(known), *refusals(known), *source_findings(known, run.feed)]
     ranks, more = _ranks_per_node(known, kind, nodes)
     spec = Spec(

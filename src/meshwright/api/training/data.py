@@ -11,6 +11,7 @@ from meshwright.api.feeding import data_findings
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.units import format_duration
+from meshwright.data.shards.names import MANIFEST, SPLITS
 from meshwright.train.feeding.kinds import BLEND, INDEXED, SHARDS, TEXT, kind_of, prefix_of
 
 if TYPE_CHECKING:
@@ -87,8 +88,6 @@ def _without_validation(source: str) -> list[Finding]:
 
 
 def _held_out(source: str) -> bool:
-    from meshwright.data.shards.names import SPLITS
-
     return all(any(f.manifest.of_split(SPLITS[1])) for f in _folders(source))
 
 
@@ -126,7 +125,7 @@ def _built(
 ) -> Path:
     """The folder of shards that a text becomes."""
     folder = Path(spec.run.out) / (DATA if name == "source" else f"{DATA}-{name}")
-    if not is_first:
+    if not is_first or (spec.run.resume and (folder / MANIFEST).exists()):
         return _waited_for(folder)
     from meshwright.data import build
 
@@ -185,8 +184,6 @@ def _telling(tell: Tell | None) -> Callable[[Progress], None] | None:
 
 def _waited_for(folder: Path) -> Path:
     """The folder, once the first node has built it."""
-    from meshwright.data.shards.names import MANIFEST
-
     end_s = time.monotonic() + _LONGEST_S
     while not (folder / MANIFEST).exists():
         if time.monotonic() > end_s:

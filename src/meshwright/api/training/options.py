@@ -180,17 +180,22 @@ def _why_not(option: Option, value: Any) -> str:
     """Why an option cannot have a value, "" where it can."""
     if option.kind is tuple:
         return _why_no_window(value)
-    kinds = (int, float) if option.kind is float else (option.kind,)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and option.kind is not bool):
+    if not _is_of(option.kind, value):
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         return f"is not {words[option.kind]}"
     if option.choices and value not in option.choices:
         return f"is none of {', '.join(option.choices)}"
-    return "" if option.kind in (str, bool) else _why_no_number(option, float(value))
+    return "" if option.kind in (str, bool) else _why_no_number(option, value)
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    """Whether a value is of a kind; a truth value is no number."""
+    kinds = (int, float) if kind is float else (kind,)
+    return isinstance(value, kinds) and (kind is bool or not isinstance(value, bool))
 
 
 def _why_no_number(option: Option, value: float) -> str:
-    if math.isnan(value) or not option.least <= value <= option.most:
+    if value != value or not option.least <= value <= option.most:
         return f"is not between {option.least:g} and {option.most:g}"
     return f"is not above {option.least:g}" if option.above and value == option.least else ""
 
