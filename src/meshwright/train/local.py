@@ -48,6 +48,8 @@ def run_ranks(
     `function` need not be importable, results must be picklable (they come from our own children).
     Raises `RankFailed` with the first rank that raised, died or was silent for `timeout_s`.
     """
+    import torch._dynamo  # noqa: F401 - every optimizer imports it: once here, not in each rank
+
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as folder:
         pairs = [fork.Pipe(duplex=False) for _ in range(world_size)]
