@@ -7,6 +7,7 @@ bound by memory and counted in bytes. All quantities are columns over the plan's
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -355,7 +356,8 @@ def _loss(shop: Shop, logits: Any) -> Kernels:
     """Cross-entropy over so many logits, in fp32."""
     curves = shop.job.cluster.gpu.curves
     if curves is not None:
-        return _piece(shop, curves, "loss", logits)
+        fresh = _piece(shop, curves, "fresh", logits)  # the product's: none of ours is as large
+        return _piece(shop, curves, "loss", logits) + replace(fresh, backward_s=0.0)
     moved_s = memory_s(shop, logits * np.where(shop.job.plan.fused_loss, 6.0, 16.0))
     return Kernels(forward_s=moved_s, backward_s=moved_s)
 

@@ -129,7 +129,7 @@ def combine(
     dp = dp + synchronisation.host_sync_s(job, on.layers, stack)
     optimizer = synchronisation.optimizer_s(job, parameters, trained=trained, stack=stack)
     optimizer = optimizer + synchronisation.host_step_s(job, on.layers, stack)
-    pipeline = pipeline + synchronisation.accumulation_s(job, parameters, hardware)
+    optimizer = optimizer + synchronisation.accumulation_s(job, parameters, hardware)
     stall = stall_s(job, stack, peak_bytes) * micro
     busy = pipeline + dp + optimizer + stack.step_s + stall
     straggler = busy * stack.straggler * np.log2(max(job.cluster.num_nodes, 1))

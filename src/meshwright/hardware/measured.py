@@ -19,7 +19,10 @@ from meshwright.hardware.curves import AttentionCurve, MatmulCurve  # noqa: TC00
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OPERATORS = ("norm", "residual", "rotary", "gate", "loss", "embedding", "accumulate", "update")
+OPERATORS = (
+    *("norm", "residual", "rotary", "gate", "loss", "embedding"),
+    *("accumulate", "update", "fresh"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +37,18 @@ class MemoryCurve:
 class OperatorCurve:
     """Seconds of a memory-bound piece of a model by the elements that it works on.
 
-    Up to `near_elements` one costs `near_s` (what it touches stays in caches or needs no new
-    pages), each one beyond them `far_s`.
+    Points in growing order, interpolated between: what a piece costs by element jumps where its
+    tensors outgrow a cache, or the sizes that the allocator keeps at hand. Fewer elements than the
+    first point cost as much as it, more than the last in proportion to it.
     """
 
-    launch_s: float
-    near_s: float
-    far_s: float
-    near_elements: float
+    elements: tuple[float, ...]
+    seconds: tuple[float, ...]
 
-    def seconds(self, elements: Any) -> Any:
+    def at(self, elements: Any) -> Any:
         """Seconds for `elements`, a scalar or a column."""
-        near = np.minimum(elements, self.near_elements)
-        return self.launch_s + self.near_s * near + self.far_s * (elements - near)
+        beyond = np.maximum(np.asarray(elements) / self.elements[-1], 1.0)
+        return np.interp(elements, self.elements, self.seconds) * beyond
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,8 @@ class Curves:
     `matmul` and `attention` go by precision ("fp32", "bf16"). `pieces` has the names of
     `OPERATORS`, measured on elements of `piece_bytes`: "norm", "residual", "rotary", "gate" (the
     feed-forward's activation) and "embedding" count hidden elements, "loss" logits, "accumulate"
-    and "update" (clipping and optimizer step) parameters.
+    and "update" (clipping and optimizer step) parameters; "fresh" is what a tensor costs more that
+    the allocator must ask the system for.
     """
 
     date: str
@@ -91,7 +94,7 @@ class Curves:
         """Seconds of one pass of a piece over `elements` that are `width_bytes` wide."""
         piece = self.pieces[name]
         curve = piece.backward if backward else piece.forward
-        return curve.seconds(elements * (width_bytes / self.piece_bytes))
+        return curve.at(elements * (width_bytes / self.piece_bytes))
 
     def alone_at(self, ranks: int) -> Alone:
         """The speeds when `ranks` share the machine, between alone and all of those measured."""

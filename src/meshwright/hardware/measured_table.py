@@ -9,9 +9,9 @@
     [measured.matmul.fp32]          launch_s, rate, m0, n0, k0, memory, cast_bytes, output_bytes
     [measured.attention.fp32]       launch_s, rate, rows0, keys0, head_dim0, backward
     [measured.memory]               launch_s, memory
-    [measured.pieces.norm.forward]  launch_s, near_s, far_s, near_elements; and .backward;
-                                    norm, residual, rotary, gate, loss, embedding, accumulate,
-                                    update
+    [measured.pieces.norm.forward]  elements = [...], seconds = [...]; and .backward; norm,
+                                    residual, rotary, gate, loss, embedding, accumulate, update,
+                                    fresh
     [measured.alone]                matmul, attention, memory: speed of a rank while others rest
     [measured.collectives.all_reduce]   launch_s, step_s, rate, ramp_s; also all_gather,
                                     reduce_scatter, all_to_all and send, on the innermost link;
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import Any, get_args, get_origin
 
@@ -65,6 +66,7 @@ def check_measured(table: object) -> list[Problem]:
     if collectives:  # a single rank has none
         found += _absent(collectives, COLLECTIVES, "measured.collectives")
     found += _absent(own.get("pieces", {}), OPERATORS, "measured.pieces")
+    found += _uneven(own.get("pieces", {})) if not found else []
     for name in ("matmul", "attention"):
         if own.get(name) == {}:
             found.append(Problem(f"measured.{name}", {}, "has no precision", AGAIN))
@@ -91,6 +93,18 @@ def _absent(table: object, names: tuple[str, ...], key: str) -> list[Problem]:
     return [Problem(f"{key}.{n}", None, "is missing", AGAIN) for n in names if n not in known]
 
 
+def _uneven(pieces: Mapping[str, Any]) -> list[Problem]:
+    """Curves whose points do not pair or do not grow."""
+    return [
+        Problem(f"measured.pieces.{name}.{side}.elements", at, "does not pair with seconds", AGAIN)
+        for name, piece in pieces.items()
+        for side, curve in piece.items()
+        if len(at := curve["elements"]) != len(curve["seconds"])
+        or not at
+        or any(left >= right for left, right in pairwise(at))
+    ]
+
+
 def _check(kind: Any, value: object, key: str, *, extra: tuple[str, ...] = ()) -> list[Problem]:
     """What keeps `value` from being a `kind`: a noun, a mapping of nouns, a number, a text."""
     if get_origin(kind) is Mapping:
@@ -100,6 +114,11 @@ def _check(kind: Any, value: object, key: str, *, extra: tuple[str, ...] = ()) -
         return [p for name, item in value.items() for p in _check(inner, item, f"{key}.{name}")]
     if is_dataclass(kind):
         return _check_noun(kind, value, key, extra=extra)
+    if get_origin(kind) is tuple:
+        if not isinstance(value, list):
+            return [Problem(key, value, "is no list", AGAIN)]
+        item = get_args(kind)[0]
+        return [p for i, entry in enumerate(value) for p in _check(item, entry, f"{key}.{i}")]
     return [] if _is_a(kind, value) else [Problem(key, value, f"is no {_WORDS[kind]}", AGAIN)]
 
 
@@ -142,4 +161,6 @@ def _built(kind: Any, value: Any) -> Any:
     if is_dataclass(kind) and isinstance(kind, type):
         hints = type_hints(kind)
         return kind(**{name: _built(hints[name], item) for name, item in value.items()})
+    if get_origin(kind) is tuple:
+        return tuple(_built(get_args(kind)[0], item) for item in value)
     return float(value) if kind is float else value

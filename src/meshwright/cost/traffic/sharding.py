@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
+from meshwright.cost.schedules import definition_of
 from meshwright.cost.traffic.flows import Piece
 from meshwright.cost.traffic.layout import degrees_of, layers_of, widths_of
 from meshwright.cost.traffic.shapes import (
@@ -47,13 +48,21 @@ class Unit:
 def sharding(job: Job, chunk: Chunk) -> list[Piece]:
     """Traffic of sharded and replicated parameters of one stage on one rank and step."""
     degrees, widths = degrees_of(job.plan), widths_of(job.plan)
-    if degrees.batch == 1 and not widths.mixed:
+    if not is_wrapped(job, chunk):
         return []
     return [
         piece
         for unit in units(job, chunk)
         for piece in _of_unit(job, chunk, unit, degrees=degrees, widths=widths)
     ]
+
+
+def is_wrapped(job: Job, chunk: Chunk) -> bool:
+    """Whether FSDP2 is there: several replicas of anything on the stage, or two number formats."""
+    degrees = degrees_of(job.plan)
+    routed = any(block.is_moe for block in chunk.blocks)
+    replicas = degrees.efsdp * degrees.dp_replicate if routed else 1
+    return max(degrees.batch, replicas) > 1 or widths_of(job.plan).mixed
 
 
 def units(job: Job, chunk: Chunk) -> Iterator[Unit]:
@@ -139,10 +148,14 @@ def gathers(job: Job, passes: str, *, stays: bool) -> int:
 
     ZeRO-3 gives a unit up after its forward pass where the plan says so, and after its backward
     pass but in a pipeline, whose stages keep it (torch 2.13, pipelining/stage.py
-    `backward_maybe_with_nosync`). ZeRO-1 and 2 gather once.
+    `backward_maybe_with_nosync`). ZeRO-1 and 2 gather once; schedules that split the backward pass
+    keep units from forward to backward.
     """
-    sharded = int(job.plan.zero_stage) >= 3
-    after_forward = sharded and bool(job.plan.reshard_after_forward) and not stays
+    plan = job.plan
+    sharded = int(plan.zero_stage) >= 3
+    splits = definition_of(int(plan.schedule), vpp=int(plan.vpp)).splits_backward
+    keeps = not plan.reshard_after_forward or (int(plan.pp) > 1 and splits)
+    after_forward = sharded and not keeps and not stays
     after_backward = sharded and int(job.plan.pp) == 1
     count, held = 0, False
     for kind in passes:

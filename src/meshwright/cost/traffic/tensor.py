@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
 from meshwright.cost.traffic.flows import Piece
-from meshwright.cost.traffic.layout import degrees_of, layers_of, local_tokens, widths_of
+from meshwright.cost.traffic.layout import layers_of, local_tokens, widths_of
 from meshwright.cost.traffic.shapes import FUSED, SLICED, SUMMED
-from meshwright.cost.traffic.sharding import accumulates, reductions, units
+from meshwright.cost.traffic.sharding import accumulates, is_wrapped, reductions, units
 from meshwright.plan.plan import Recompute, RecomputeModule
 
 if TYPE_CHECKING:
@@ -182,8 +182,7 @@ def _loss(job: Job) -> list[Exchange]:
 
 def _gradients(job: Job, chunk: Chunk) -> Iterator[Piece]:
     """Gradients of whole weights of which every rank has one summand, one sum each."""
-    degrees, widths = degrees_of(job.plan), widths_of(job.plan)
-    wrapped = degrees.batch > 1 or widths.mixed
+    widths, wrapped = widths_of(job.plan), is_wrapped(job, chunk)
     width = widths.reduce if wrapped and accumulates(job, chunk.passes) else widths.compute
     kinds = {SUMMED, SLICED} if job.plan.sequence_parallel else {SUMMED}
     for unit in units(job, chunk):

@@ -9,7 +9,7 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.hardware import curves
 from meshwright.hardware.measured import OperatorCurve, Piece
-from meshwright.train.calibrate.fitting import Fit, fit
+from meshwright.train.calibrate.fitting import fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,13 +48,15 @@ def matmul(products: Sequence[Product], roof: curves.Roof, *, width_bytes: float
         return curves.matmul_s(curve(values), roof, m, n, k, operand_bytes=width_bytes)
 
     padding = dict.fromkeys(("m0", "n0", "k0"), 4.0)
-    found = fit(
-        seconds_of,
-        seconds,
-        start={"launch_s": 3e-6, "rate": 0.9, "memory": 1.0, **padding},
-        bounds={"launch_s": LAUNCH_S, "rate": SHARE, "memory": SHARE}
-        | dict.fromkeys(padding, PADDING),
+    bounds = {"launch_s": LAUNCH_S, "rate": SHARE, "memory": SHARE}
+    bounds |= dict.fromkeys(padding, PADDING)
+    starts = (
+        {"launch_s": 3e-6, "rate": rate, "memory": memory, **padding}
+        for rate in (0.8, 0.95)
+        for memory in (0.3, 1.0)
     )
+    tried = [fit(seconds_of, seconds, start=start, bounds=bounds) for start in starts]
+    found = min(tried, key=lambda one: one.error)
     return Fitted(curve=curve(found.parameters), error=found.error)
 
 
@@ -100,37 +102,13 @@ def tiled_share(points: Sequence[Attended]) -> float:
     return float(np.median((forward + backward) / tiled))
 
 
-def piece(points: Sequence[Passes]) -> tuple[Piece, float]:
-    """Both passes of one piece, and the greater of their errors."""
-    elements, forward, backward = _columns(points, ("elements", "forward_s", "backward_s"))
-    one, other = _operator(elements, forward), _operator(elements, backward)
-    return Piece(forward=one.curve, backward=other.curve), max(one.error, other.error)
-
-
-def _operator(elements: Any, seconds: Any) -> Fitted:
-    slope = float(seconds[-1] / elements[-1])
-    span = (float(elements[0]), float(elements[-1]))
-
-    def seconds_of(values: Mapping[str, float]) -> Any:
-        return OperatorCurve(**values).seconds(elements)
-
-    found = fit(
-        seconds_of,
-        seconds,
-        start={
-            "launch_s": float(seconds[0]),
-            "near_s": slope / 2,
-            "far_s": slope,
-            "near_elements": float(np.median(elements)),
-        },
-        bounds={
-            "launch_s": (1e-8, 1.0),
-            "near_s": (slope / 1e3, slope * 1e2),
-            "far_s": (slope / 1e3, slope * 1e2),
-            "near_elements": span,
-        },
+def piece(points: Sequence[Passes]) -> Piece:
+    """Both passes of one piece, as they were timed."""
+    elements = tuple(float(p.elements) for p in points)
+    return Piece(
+        forward=OperatorCurve(elements=elements, seconds=tuple(p.forward_s for p in points)),
+        backward=OperatorCurve(elements=elements, seconds=tuple(p.backward_s for p in points)),
     )
-    return Fitted(curve=OperatorCurve(**found.parameters), error=found.error)
 
 
 def collective(points: Sequence[Moved], kind: str, rate_bytes_per_s: float) -> Fitted:
@@ -159,16 +137,15 @@ def _collective(values: Mapping[str, float]) -> curves.CollectiveCurve:
 
 def unit(
     points: Sequence[Unit], name: str, *, kind: str, size: int, rate_bytes_per_s: float
-) -> tuple[Fitted, float]:
-    """Gathering or reducing by FSDP2 as a collective without its launch, and that launch."""
+) -> Fitted:
+    """Gathering or reducing by FSDP2 as a collective, without its launch."""
     elements, seconds = _columns(points, ("parameters", name))
-    sent = curves.traffic(kind, float(size), in_network_reduction=False)
-    moved = 4.0 * elements * sent
+    moved = 4.0 * elements * curves.traffic(kind, float(size), in_network_reduction=False)
 
     def seconds_of(values: Mapping[str, float]) -> Any:
         return values["launch_s"] + moved / (rate_bytes_per_s * values["rate"])
 
-    found: Fit = fit(
+    found = fit(
         seconds_of,
         seconds,
         start={"launch_s": float(min(seconds)), "rate": 1.0},
@@ -177,7 +154,7 @@ def unit(
     made = curves.CollectiveCurve(
         launch_s=0.0, step_s=0.0, rate=found.parameters["rate"], ramp_s=0.0
     )
-    return Fitted(curve=made, error=found.error), found.parameters["launch_s"]
+    return Fitted(curve=made, error=found.error)
 
 
 def speedup(alone: Mapping[Any, float], busy: Mapping[Any, float]) -> float:

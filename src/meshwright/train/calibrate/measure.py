@@ -86,7 +86,10 @@ def calibrate(
         axis: _on_ranks(machine, ranks_of, steps_here, device, axis, quick)[0]
         for axis, ranks_of in _axes(machine)
     }
-    known = _known(machine, busy[0], moved)
+    known = Overheads(
+        host_serial=machine.device == "cpu",
+        attention_cp=fits.tiled_share(busy[0].attentions["fp32"]),
+    )
     host = overheads(found, cluster, known=known)
     return Calibrated(cluster=replace(cluster, overheads=host), machine=machine, errors=errors)
 
@@ -99,6 +102,7 @@ def kernels_here(device: str, precisions: tuple[str, ...], quick: bool) -> Kerne
     device = _own_device(device)
     clock = Clock(device=device, samples=3, budget_s=0.01 if quick else 0.03)
     main = torch.float32 if device == "cpu" else torch.bfloat16
+    kernels.settle(device)
     return Kernels(
         products={p: kernels.products(clock, p, quick=quick) for p in precisions},
         attentions={p: kernels.attentions(clock, p, quick=quick) for p in precisions},
@@ -216,7 +220,7 @@ def _curves(
         matmuls[name], attentions[name] = product.curve, fused.curve
         errors |= {f"matmul.{name}": product.error, f"attention.{name}": fused.error}
     for name, points in busy.pieces.items():
-        made[name], errors[f"pieces.{name}"] = fits.piece(points)
+        made[name] = fits.piece(points)
     return Curves(
         date=datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         source=f"meshwright calibrate: torch {torch.__version__}, transformers "
@@ -279,7 +283,7 @@ def _link(
     for what in ("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send"):
         fitted = fits.collective(points, what, rate)
         found[what], errors[f"collectives.{what}"] = fitted.curve, fitted.error
-    for what, (fitted, _) in _units(machine, moved[0], rate).items():
+    for what, fitted in _units(machine, moved[0], rate).items():
         found[what], errors[f"collectives.{what}"] = fitted.curve, fitted.error
     return Link(
         name=name,
@@ -291,8 +295,8 @@ def _link(
     )
 
 
-def _units(machine: Machine, moved: Links, rate: float) -> dict[str, tuple[fits.Fitted, float]]:
-    """FSDP2's transfers, and the launch of each."""
+def _units(machine: Machine, moved: Links, rate: float) -> dict[str, fits.Fitted]:
+    """FSDP2's transfers, without the launch of each."""
     size = machine.ranks
     return {
         "gather_parameters": fits.unit(
@@ -305,13 +309,3 @@ def _units(machine: Machine, moved: Links, rate: float) -> dict[str, tuple[fits.
             moved.replicated, "reduce_s", kind="all_reduce", size=size, rate_bytes_per_s=rate
         ),
     }
-
-
-def _known(machine: Machine, busy: Kernels, moved: Sequence[Links]) -> Overheads:
-    """Overheads that are measured as such."""
-    launches = [launch for _, launch in _units(machine, moved[0], 1e9).values()] if moved else [0.0]
-    return Overheads(
-        host_serial=machine.device == "cpu",
-        host_fsdp_s=sum(launches) / len(launches),
-        attention_cp=fits.tiled_share(busy.attentions["fp32"]),
-    )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from meshwright.cost.calibration import default_calibration
 from meshwright.cost.layers import layer_times
-from meshwright.cost.step import step_time
 from meshwright.model.config import model_from_config
 from meshwright.plan.job import Job, Workload
 from meshwright.train.calibrate.hosts import DEEP, SEQ_LEN, SHALLOW, TINY, plans
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from meshwright.train.calibrate.hosts import Step
 
 LEAST_S = 1e-7  # an overhead is never nothing
+FSDP_CALLS = 3.0  # a block's parameters are gathered in either pass, its gradients reduced once
 
 
 def overheads(
@@ -28,20 +28,32 @@ def overheads(
 ) -> Overheads:
     """Host times from the small steps of each axis; `cluster` has the curves, `known` the rest."""
     result = _of_one(found["one"], cluster, known)
+    plain_s = _slope(found["one"], "passes_s")
+    if "fsdp" in found:
+        calls_s = _slope(found["fsdp"], "passes_s") - plain_s
+        after_s = _after_s(found["fsdp"]) - result.host_step_layer_s
+        result = replace(
+            result,
+            host_fsdp_s=max(calls_s / FSDP_CALLS, LEAST_S) + _latency_s(cluster, result),
+            host_step_sharded_s=max(after_s, LEAST_S),
+        )
     if "tp" in found:
         extra_s = _slope(found["tp"], "passes_s") - _block_s("tp", cluster, result)
         result = replace(result, host_tp_s=_share(extra_s, result))
     if "cp" in found:
-        gathered_s = 3.0 * result.host_fsdp_s  # of its parameters, which lie over cp too
+        gathered_s = _slope(found["fsdp"], "passes_s") - plain_s  # parameters lie over cp too
         extra_s = _slope(found["cp"], "passes_s") - _block_s("cp", cluster, result) - gathered_s
         result = replace(result, host_cp_s=_share(extra_s, result))
-    if "fsdp" in found:
-        extra_s = _after_s(found["fsdp"]) - result.host_step_layer_s
-        result = replace(result, host_step_sharded_s=max(extra_s, LEAST_S))
     if "pp" in found:
-        extra_s = _per_microbatch_s(found["pp"]) - _pipelined_s(cluster, result)
+        extra_s = _per_microbatch_s(found["pp"]) - _first_stage_s(cluster, result)
         result = replace(result, host_p2p_s=max(extra_s / 2.0, LEAST_S))
     return result
+
+
+def _latency_s(cluster: Cluster, host: Overheads) -> float:
+    """What a collective waits for beyond what its thread does; a GPU's steps contain it."""
+    curves = cluster.links[0].curves
+    return curves["all_gather"].launch_s if host.host_serial and curves else 0.0
 
 
 def _of_one(found: Sequence[Step], cluster: Cluster, known: Overheads) -> Overheads:
@@ -94,18 +106,20 @@ def _share(extra_s: float, host: Overheads) -> float:
 
 
 def _block_s(axis: str, cluster: Cluster, host: Overheads) -> float:
-    """Seconds of both passes of a block under an axis, as predicted so far."""
+    """Seconds of both passes of a block under an axis, as predicted so far.
+
+    Without its transfers where steps were timed by what their thread did.
+    """
     block = _times(axis, cluster, host).kinds[0]
-    return float(block.forward_s + block.backward_s + block.weight_s)
+    waits = block.tp_s + block.cp_s if host.host_serial else 0.0
+    return float(block.forward_s + block.backward_s + block.weight_s - waits)
 
 
-def _pipelined_s(cluster: Cluster, host: Overheads) -> float:
-    """Seconds that one more micro-batch adds to a pipeline of two stages, as predicted so far."""
-    few, many = (
-        step_time(_job("pp", cluster, host, rows=rows), default_calibration()).pipeline_s
-        for rows in (4, 12)
-    )
-    return float(many - few) / 8.0
+def _first_stage_s(cluster: Cluster, host: Overheads) -> float:
+    """Seconds of one micro-batch on the first of two stages, as predicted so far."""
+    times = _times("pp", cluster, host)
+    layers_s = SHALLOW / 2 * _block_s("pp", cluster, host)
+    return layers_s + float(times.embedding.forward_s + times.embedding.weight_s)
 
 
 def _times(axis: str, cluster: Cluster, host: Overheads) -> LayerTimes:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from meshwright.train.calibrate.timing import Clock
 
 HIDDEN, HEAD_DIM, VOCABULARY = 512, 64, 4096
-SIZES = (2**13, 2**16, 2**18, 2**20, 2**21, 2**22, 2**23)  # elements
-QUICK_SIZES = SIZES[::2]
+# elements; 2^23 of 4 bytes are what glibc gives back to the system whenever they are freed
+SIZES = (2**13, 2**16, 2**18, 2**20, 2**21, 2**22, 3 * 2**21, 2**23, 2**24)
+QUICK_SIZES = (2**13, 2**18, 2**21, 3 * 2**21, 2**23)
 TENSOR = 2**20  # parameters in one tensor of the optimizer
 COPIED = 2**24  # elements: far more than caches hold
 
@@ -46,6 +47,7 @@ def pieces(clock: Clock, dtype: torch.dtype, *, quick: bool) -> dict[str, list[P
         "embedding": _embedding,
         "accumulate": _accumulate,
         "update": _update,
+        "fresh": _fresh,
     }
     sizes = QUICK_SIZES if quick else SIZES
     return {name: [make(clock, dtype, size) for size in sizes] for name, make in makers.items()}
@@ -152,6 +154,14 @@ def _update(clock: Clock, dtype: torch.dtype, elements: int) -> Passes:
 
     update_s = clock.seconds(update)
     return Passes(elements=elements, forward_s=update_s, backward_s=update_s)
+
+
+def _fresh(clock: Clock, dtype: torch.dtype, elements: int) -> Passes:
+    """Filling a new tensor, less filling one that is there."""
+    held = torch.empty(elements, device=clock.device, dtype=dtype)
+    new_s = clock.seconds(lambda: torch.empty_like(held).fill_(0.0))
+    fresh_s = max(new_s - clock.seconds(lambda: held.fill_(0.0)), 1e-9)
+    return Passes(elements=elements, forward_s=fresh_s, backward_s=fresh_s)
 
 
 def _split(clock: Clock, dtype: torch.dtype, elements: int) -> list[Tensor]:

@@ -21,9 +21,9 @@ class Clock:
     """Times calls on one device; `together` makes all ranks of the world start at once.
 
     At least `samples` are taken, and as many as fit in `budget_s`. The least counts: whatever else
-    the machine does can only add to a time. `local` calls, which wait for no other rank, are timed
-    by what their thread used of a core where it is the only one: a core that another program took
-    meanwhile does not count.
+    the machine does can only add to a time. `local` calls wait for no other rank. Unless `wall`
+    time is wanted, a CPU rank of one thread reads what its thread used of a core: a core that
+    another program took meanwhile, and waiting for other ranks, do not count.
     """
 
     device: str
@@ -31,6 +31,7 @@ class Clock:
     budget_s: float = 0.05
     together: bool = True
     local: bool = True
+    wall: bool = False
 
     def seconds(self, call: Callable[[], object]) -> float:
         """Seconds of one call."""
@@ -71,8 +72,8 @@ class Clock:
     @property
     def _now(self) -> Callable[[], float]:
         """What seconds are read from."""
-        alone = self.local and self.device == "cpu" and torch.get_num_threads() == 1
-        return time.thread_time if alone else time.perf_counter
+        alone = self.device == "cpu" and torch.get_num_threads() == 1
+        return time.thread_time if alone and not self.wall else time.perf_counter
 
     def _wait(self) -> None:
         """Until the device has done what it was asked for."""
