@@ -123,7 +123,11 @@ def chunks_of(job: Job, rank: int) -> tuple[Chunk, ...]:
 
 
 def _passes(job: Job, rank: int) -> dict[int, str]:
-    """Forward and backward passes of every chunk of a rank, in order."""
+    """Forward and backward passes of every chunk of a rank, in order.
+
+    Of interleaved zero-bubble schedules, which the simulator has not, any order does: they keep
+    parameters gathered.
+    """
     plan, count = job.plan, int(num_microbatches(job))
     pp, each = int(plan.pp), int(chunks_per_rank(plan))
     if pp == 1 and each == 1:
@@ -137,7 +141,7 @@ def _passes(job: Job, rank: int) -> dict[int, str]:
             passes[operation.chunk] += "F"
         elif Kind(operation.kind) is not Kind.WEIGHT:
             passes[operation.chunk] += "B"
-    return passes
+    return {chunk: order or "FB" * count for chunk, order in passes.items()}
 
 
 def layers_of(model: Model, chunk: Chunk) -> list[tuple[Block, int]]:
