@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
+from meshwright.plan.degrees import degrees_of
 from meshwright.train.measure.depths import along, depths_of, groups_of, shortened
 from meshwright.train.measure.rank import Reading, read_rank
 from meshwright.train.measure.traffic import Flow
-from meshwright.train.mesh import degrees_of
 from meshwright.train.parallel.pipeline import places_of
 
 if TYPE_CHECKING:

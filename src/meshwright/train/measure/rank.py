@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from meshwright.base.noun import dataclass
+from meshwright.plan.degrees import degrees_of
 from meshwright.train import optimizer as optimizers
 from meshwright.train.adapters.fake import fake_tensors, fake_world
 from meshwright.train.adapters.gathered import gathered_parameters
@@ -21,7 +22,7 @@ from meshwright.train.engine import Engine
 from meshwright.train.measure.marks import BACKWARD, FORWARD, UPDATE, Marks
 from meshwright.train.measure.storage import Category, StorageTracker
 from meshwright.train.measure.traffic import Flow, Lane, TrafficTracker
-from meshwright.train.mesh import Mesh, degrees_of
+from meshwright.train.mesh import Mesh
 from meshwright.train.settings import Recipe
 from meshwright.train.step import summed
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Schedule
-from meshwright.plan.stages import num_chunks
+from meshwright.plan.stages import chunk_layers, num_chunks
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -40,16 +41,19 @@ class Trial:
 
 
 def trials(job: Job, *, ranks: int) -> list[Trial]:
-    """The shrunk plans; MeshwrightError where not even two axes fit `ranks`."""
+    """The shrunk plans: all axes at once, or every pair of them, or each by itself.
+
+    The most that fit `ranks`. MeshwrightError for no ranks at all.
+    """
     if ranks < 1:
         raise MeshwrightError(f"{ranks} ranks cannot run anything", hint="--ranks 8")
     least = {axis: _least(job.plan, axis) for axis in AXES}
     present = [axis for axis in AXES if least[axis] > 1]
     for size in range(len(present), -1, -1):
         sets = [kept for kept in combinations(present, size) if _product(least, kept) <= ranks]
-        if sets and (size == len(present) or _covers(sets, present) or size <= 1):
-            return [_trial(job, {axis: least[axis] for axis in kept}, ranks) for kept in sets]
-    raise AssertionError("the empty set of axes always fits")
+        if size <= 1 or _covers(sets, present):
+            break
+    return [_trial(job, {axis: least[axis] for axis in kept}, ranks) for kept in sets or [()]]
 
 
 def _least(plan: Plan, axis: str) -> int:
@@ -57,8 +61,6 @@ def _least(plan: Plan, axis: str) -> int:
     degree = int(getattr(plan, axis))
     if axis == "dp" and 1 < int(plan.dp_replicate) < degree:
         return 4
-    if axis == "dp" and degree > 1 and int(plan.zero_stage) > 0 and int(plan.dp_replicate) > 1:
-        return 2
     return min(degree, 2)
 
 
@@ -74,49 +76,61 @@ def _covers(sets: list[tuple[str, ...]], present: list[str]) -> bool:
     return all(any(set(pair) <= set(kept) for kept in sets) for pair in combinations(present, 2))
 
 
-def _trial(job: Job, degrees: dict[str, int], ranks: int) -> Trial:
+def _trial(job: Job, kept: dict[str, int], ranks: int) -> Trial:
     """The plan at these degrees, grown towards the real ones while ranks are left."""
-    real = job.plan
-    grown = dict.fromkeys(AXES, 1) | degrees
-    for axis in ("pp", "dp", "tp"):
-        if grown[axis] > 1 and _doubled(grown, axis) <= ranks and grown[axis] < 4:
-            grown[axis] = grown[axis] * 2 if int(getattr(real, axis)) >= 4 else grown[axis]
-    plan = real.replace(
-        **grown,
-        dp_replicate=_replicate(real, grown["dp"]),
-        **_expert_degrees(real, grown),
-        cp_inner=min(int(real.cp_inner), grown["cp"]),
-        vpp=min(int(real.vpp), 2) if grown["pp"] > 1 else 1,
-        micro_batch_size=min(int(real.micro_batch_size), 2),
-        loss_chunks=min(int(real.loss_chunks), 4),
-        recompute_layers=min(int(real.recompute_layers), 1),
-        lora_rank=min(int(real.lora_rank), 4),
-        padded_vocab_size=0,
-        first_stage_layers=0,
-        last_stage_layers=0,
-        layout=None,
-        **({} if grown["pp"] > 1 else {"schedule": int(Schedule.ONE_F_ONE_B)}),
-    )
-    chunks = int(num_chunks(plan))
-    layers = max(chunks, 2)
-    if grown["pp"] > 1 and _is_uneven(job):
-        plan = plan.replace(layout=(2, *[1] * (chunks - 1)))
-        layers = chunks + 1
+    degrees = _grown(job.plan, dict.fromkeys(AXES, 1) | kept, ranks)
+    plan = _with_stages(job, _small(job.plan, degrees))
     return Trial(
         plan=plan,
-        layers=layers,
-        heads_multiple=grown["tp"] * grown["cp"],
+        layers=sum(plan.layout) if plan.layout else max(int(num_chunks(plan)), 2),
+        heads_multiple=degrees["tp"] * degrees["cp"],
         experts_multiple=int(plan.ep),
         microbatches=_microbatches(job, plan),
     )
 
 
-def _doubled(grown: dict[str, int], axis: str) -> int:
-    return _product(grown, AXES) * 2 if axis else 0
+def _grown(plan: Plan, degrees: dict[str, int], ranks: int) -> dict[str, int]:
+    """Axes at 2 become 4 where the plan has as much and the ranks are enough."""
+    for axis in ("pp", "dp", "tp"):
+        room = 2 * _product(degrees, AXES) <= ranks
+        if degrees[axis] == 2 and int(getattr(plan, axis)) >= 4 and room:
+            degrees = degrees | {axis: 4}
+    return degrees
+
+
+def _small(plan: Plan, degrees: dict[str, int]) -> Plan:
+    """The plan at the degrees, its other sizes small too."""
+    pipelined = degrees["pp"] > 1
+    return plan.replace(
+        **degrees,
+        **_expert_degrees(plan, degrees),
+        dp_replicate=_replicate(plan, degrees["dp"]),
+        cp_inner=min(int(plan.cp_inner), degrees["cp"]),
+        vpp=min(int(plan.vpp), 2) if pipelined else 1,
+        schedule=int(plan.schedule) if pipelined else int(Schedule.ONE_F_ONE_B),
+        micro_batch_size=min(int(plan.micro_batch_size), 2),
+        loss_chunks=min(int(plan.loss_chunks), 4),
+        recompute_layers=min(int(plan.recompute_layers), 1),
+        lora_rank=min(int(plan.lora_rank), 4),
+        padded_vocab_size=0,
+        first_stage_layers=0,
+        last_stage_layers=0,
+        embedding_in_split=False,
+        loss_in_split=False,
+        layout=None,
+    )
+
+
+def _with_stages(job: Job, plan: Plan) -> Plan:
+    """One layer a chunk; two in the first one where the real stages are uneven."""
+    uneven = len(set(chunk_layers(job.model, job.plan))) > 1
+    if int(plan.pp) == 1 or not uneven:
+        return plan
+    return plan.replace(layout=(2, *[1] * (int(num_chunks(plan)) - 1)))
 
 
 def _replicate(plan: Plan, dp: int) -> int:
-    if int(plan.dp_replicate) == 1:
+    if dp == 1 or int(plan.dp_replicate) == 1:
         return 1
     return dp if int(plan.dp_replicate) == int(plan.dp) else 2
 
@@ -131,17 +145,8 @@ def _expert_degrees(plan: Plan, grown: dict[str, int]) -> dict[str, int]:
     return {"ep": ep, "etp": etp}
 
 
-def _is_uneven(job: Job) -> bool:
-    """Whether stages of the real plan hold different numbers of layers."""
-    from meshwright.plan.stages import chunk_layers
-
-    return len(set(chunk_layers(job.model, job.plan))) > 1
-
-
 def _microbatches(job: Job, plan: Plan) -> int:
     """As many as the job has, at most 4, and enough for the schedule."""
-    from meshwright.plan.job import num_microbatches
-
     wanted = min(int(num_microbatches(job)), MOST_MICROBATCHES)
     pp = int(plan.pp)
     if pp == 1:
