@@ -35,7 +35,13 @@ SELECTIVE = {
 }
 STATES = {  # of plans whose parameters FSDP shards, and of those where it does not
     True: {"param_bytes": 4, "grad_bytes": 4, "optimizer_state_bytes": 4, "zero_stage": 3},
-    False: {"param_bytes": 2, "grad_bytes": 2, "optimizer_state_bytes": 2, "zero_stage": 0},
+    False: {
+        "param_bytes": 2,
+        "grad_bytes": 2,
+        "reduce_bytes": 2,
+        "optimizer_state_bytes": 2,
+        "zero_stage": 0,
+    },
 }
 COLUMNS = "".join(f"{name[:8]:>9s}" for name in (*CATEGORIES, "peak"))
 HEADER = f"{'plan':58s}{COLUMNS}{'GiB':>9s}{'traffic':>9s}{'cpu s':>7s}"
@@ -168,7 +174,7 @@ def job_of(case: Case) -> Job:
     """The case as meshwright sees it."""
     degree = {"dp": 1, "cp": 1} | case.plan
     states = STATES[degree["dp"] * degree["cp"] > 1]
-    plan = Plan(**{"master_weights": False, "reduce_bytes": 4, **states, **case.plan})
+    plan = Plan(**{"master_weights": False, **states, **case.plan})
     gpu = Gpu(name="any", generation="any", memory_bytes=0, memory_bytes_per_s=0, peak_flops={})
     link = Link(name="any", kind="nvlink", domain=8, bytes_per_s=1, latency_s=1)
     ranks = int(world_size(plan))
