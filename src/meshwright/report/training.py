@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.table import Column, table_of
+from meshwright.base.table import Column, Table, table_of
 from meshwright.base.units import format_bytes, format_count, format_duration, format_number
 from meshwright.report.headline import read_line
 from meshwright.search.result import describe
@@ -53,7 +53,7 @@ def summary_page(summary: Summary, *, out: str) -> list[Block]:
         _headline(summary),
         _losses(summary),
         "",
-        table_of(_COLUMNS, _rows(summary)),
+        _table(summary),
         "",
         _checkpoints(summary, out),
         _next(summary, out),
@@ -83,6 +83,13 @@ def _losses(summary: Summary) -> str:
         losses += f"; {summary.updates_left_out} updates were not finite and left out"
     passes = ", ".join(f"{epochs:.3g}" for epochs in summary.epochs if epochs)
     return losses + (f"; data gone through {passes} times" if passes else "")
+
+
+def _table(summary: Summary) -> Table:
+    """Measured beside predicted, where anything was."""
+    rows = _rows(summary)
+    table = table_of(_COLUMNS, rows)
+    return table if any(row["predicted"] for row in rows) else table.without("predicted")
 
 
 def _rows(summary: Summary) -> list[dict[str, str]]:

@@ -11,15 +11,15 @@ from meshwright.plan.plan import ContextParallel
 from meshwright.train.assemble import Blueprint, assemble
 from meshwright.train.engine import Engine
 from meshwright.train.mesh import Mesh
-from meshwright.train.model.configuration import configuration_from_keys
+from meshwright.train.model.configuration import configuration_from_keys, keys_behind
 from meshwright.train.model.initial import initialize
 from meshwright.train.model.weights import load
 from meshwright.train.numbers import numbers_of, uniform
+from meshwright.train.settings import Run, Spec
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
     from meshwright.plan.plan import Plan
-    from meshwright.train.settings import Run, Spec
     from meshwright.train.tables import Table
 
 PLAN_FILE = "plan.toml"  # in the folder of a run
@@ -53,6 +53,19 @@ def slices_for(plan: Plan) -> str:
     """
     is_whole = int(plan.context_parallel) == ContextParallel.ULYSSES
     return "contiguous" if is_whole else "zigzag"
+
+
+def engine_of(
+    job: Job, *, device: torch.device, seed: int = 0, weights: str | None = None
+) -> Engine:
+    """The engine of a job on this rank, for a loop of one's own.
+
+    Parameters are random by `seed`, or from a folder of safetensors. All ranks of the default
+    process group, which are those of the plan, call this.
+    """
+    run = Run(steps=0, out="", seed=seed, weights=weights)
+    spec = Spec(plan_toml="", config=dict(keys_behind(job.model)), run=run)
+    return build(blueprint_of(spec, job), run, device=device)
 
 
 def build(
