@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from meshwright.cli.main import run
+from meshwright.train.launch import event
+from meshwright.train.launch.event import Event
 
+TRACEBACK = "Traceback (most recent call last):"
 PLAN = """
 [model]
 model_type = "llama"
@@ -99,3 +102,56 @@ def test_a_folder_in_use_is_told_with_what_to_type(plan, capsys, monkeypatch):
     err = capsys.readouterr().err
     assert "'run' holds a run already" in err
     assert "add --resume" in err
+
+
+# What happens to a run
+
+
+def shown(capsys, *events) -> str:
+    from meshwright.cli.train import _Screen
+
+    screen = _Screen()
+    for event in events:
+        screen.show(event)
+    return capsys.readouterr().err
+
+
+def test_a_traceback_of_rank_0_that_another_rank_caused_is_not_shown(capsys):
+    err = shown(
+        capsys,
+        Event(kind=event.LINE, rank=0, text="step 1/9  loss 2\n"),
+        Event(kind=event.LINE, rank=0, text=f"warned\n{TRACEBACK}\n  File ...\n"),
+        Event(kind=event.LINE, rank=0, text="RuntimeError: Connection closed by peer\n"),
+        Event(kind=event.FAILED, rank=1, code=-9, text="rank 1 ended with signal SIGKILL"),
+        Event(kind=event.RESTARTING, text="attempt 2; 1 more may follow"),
+        Event(kind=event.RANKS),
+        Event(kind=event.LINE, rank=0, text="step 1/9  loss 2\n"),
+    )
+    assert err.splitlines() == [
+        "step 1/9  loss 2",
+        "warned",
+        "failed: rank 1 ended with signal SIGKILL",
+        "restarting: attempt 2; 1 more may follow",
+        "step 1/9  loss 2",
+    ]
+
+
+def test_what_the_rank_to_blame_wrote_last_is_shown_once(capsys):
+    told = Event(kind=event.LINE, rank=0, text=f"{TRACEBACK}\n  File ...\nKeyError: 1\n")
+    failed = Event(kind=event.FAILED, rank=0, code=1, text="rank 0 ended", lines=("KeyError: 1",))
+    assert shown(capsys, told, failed).splitlines() == ["failed: rank 0 ended", "  KeyError: 1"]
+    told = Event(kind=event.LINE, rank=0, text="error: no such weights\n")
+    failed = Event(kind=event.FAILED, rank=0, code=2, text="rank 0 ended", lines=("error: no",))
+    assert shown(capsys, told, failed).splitlines() == [
+        "error: no such weights",
+        "failed: rank 0 ended",
+    ]
+
+
+def test_an_event_in_the_middle_of_a_line_begins_a_new_one(capsys):
+    err = shown(
+        capsys,
+        Event(kind=event.LINE, rank=0, text="\rstep 1/9"),
+        Event(kind=event.STOPPING, text="the ranks have 60 s"),
+    )
+    assert err == "\rstep 1/9\nstopping: the ranks have 60 s\n"

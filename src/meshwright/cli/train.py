@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command")
 _LINES_EVERY = 10  # steps, away from a terminal
+_TRACEBACK = "Traceback (most recent call last):"
 _EPILOG = """\b
 Examples:
   meshwright train plan.toml --data shards/ --steps 1000 --out runs/a
@@ -237,6 +238,7 @@ class _Screen:
 
     def __init__(self) -> None:
         self._in_line = False
+        self._is_traceback = False
         self.is_interrupted = False
 
     def show(self, event: Any) -> None:
@@ -244,17 +246,25 @@ class _Screen:
         from meshwright.train.launch import event as kinds
 
         if event.kind == kinds.LINE:
-            sys.stderr.write(event.text)
-            sys.stderr.flush()
-            self._in_line = not event.text.endswith("\n")
+            self._pass_on(event.text)
         elif event.kind == kinds.ENDED:
             self.is_interrupted = event.sign == signal.SIGINT
         elif event.kind in (kinds.STARTING, kinds.RANKS):
-            return
+            self._is_traceback = False
         else:
             self._say(f"{event.kind}: {event.text}" if event.text else event.kind)
-            if event.kind != kinds.FAILED or event.rank != 0:  # what rank 0 says is shown anyway
+            if event.kind != kinds.FAILED or event.rank != 0 or self._is_traceback:
                 self._say(*(f"  {line}" for line in event.lines))
+
+    def _pass_on(self, text: str) -> None:
+        """What rank 0 wrote, but for a traceback: that of the rank to blame is told instead."""
+        if self._is_traceback:
+            return
+        text, found, _ = text.partition(_TRACEBACK)
+        self._is_traceback = bool(found)
+        sys.stderr.write(text)
+        sys.stderr.flush()
+        self._in_line = bool(text) and not text.endswith("\n")
 
     def _say(self, *lines: str) -> None:
         if not lines:

@@ -56,7 +56,7 @@ class Progress:
         """The record of a step that ends now; `share` is that of the peak learning rate."""
         step_s = self._lap()
         world_size, expected = self._world_size, self._spec.expected
-        if self._first_step_s is None and self._spec.started_s:
+        if self._first_step_s is None and self._spec.started_s and not self._attempt:
             self._first_step_s = time.time() - self._spec.started_s
         return Record(
             step=step,
