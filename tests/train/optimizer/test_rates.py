@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,8 +26,8 @@ def test_rates_lie_between_nothing_and_the_peak_and_never_rise_after_warmup(
     rates = [rate(recipe, step=step, steps=steps) for step in range(steps)]
     assert all(0 <= r <= 1 + 1e-12 for r in rates)
     later = rates[warmup:]
-    assert all(a >= b - 1e-12 for a, b in zip(later, later[1:], strict=False))
-    assert all(a < b for a, b in zip(rates[:warmup], rates[1:warmup], strict=False))
+    assert all(a >= b - 1e-12 for a, b in pairwise(later))
+    assert all(a < b for a, b in pairwise(rates[:warmup]))
 
 
 @pytest.mark.parametrize("schedule", ["cosine", "linear"])
