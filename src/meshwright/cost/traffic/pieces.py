@@ -10,7 +10,7 @@ from meshwright.cost.traffic.flows import Piece, by_lane
 from meshwright.cost.traffic.layout import chunks_of
 from meshwright.cost.traffic.pipeline import handovers, sums, tied
 from meshwright.cost.traffic.sharding import sharding
-from meshwright.cost.traffic.tensor import tensor
+from meshwright.cost.traffic.tensor import summed_together, tensor
 
 if TYPE_CHECKING:
     from meshwright.plan.job import Job
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 def pieces_of(job: Job, rank: int) -> list[Piece]:
     """Traffic of the first rank of pipeline stage `rank` in one step of one plan (scalars)."""
-    found = list(sums(job))
-    for chunk in chunks_of(job, rank):
+    chunks = chunks_of(job, rank)
+    found = [*sums(job), *summed_together(job, chunks)]
+    for chunk in chunks:
         found += [*sharding(job, chunk), *tensor(job, chunk)]
         found += [*context(job, chunk), *expert(job, chunk)]
         found += [*handovers(job, chunk), *tied(job, chunk)]

@@ -18,7 +18,7 @@ from meshwright.cost.traffic.sharding import accumulates, is_wrapped, reductions
 from meshwright.plan.plan import Recompute, RecomputeModule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from meshwright.cost.traffic.layout import Chunk
     from meshwright.model.architecture import Block
@@ -181,20 +181,45 @@ def _loss(job: Job) -> list[Exchange]:
 
 
 def _gradients(job: Job, chunk: Chunk) -> Iterator[Piece]:
-    """Gradients of whole weights of which every rank has one summand, one sum each."""
-    widths, wrapped = widths_of(job.plan), is_wrapped(job, chunk)
-    width = widths.reduce if wrapped and accumulates(job, chunk.passes) else widths.compute
+    """Gradients of whole weights of which every rank has one summand.
+
+    FSDP2 sums each by itself before every reduction; without it all are summed together once.
+    """
+    widths = widths_of(job.plan)
     kinds = {SUMMED, SLICED} if job.plan.sequence_parallel else {SUMMED}
-    for unit in units(job, chunk):
-        for weight in unit.weights:
-            if weight.cut in kinds:
-                times = reductions(job, chunk.passes) if wrapped else 1
-                yield Piece(
-                    axis="tp",
-                    collective=SUM,
-                    part=f"gradients.{weight.name}",
-                    calls=unit.count * times,
-                    call_bytes=weight.rows * weight.columns * width,
-                    formula="layers * reductions a step * elements * bytes of a gradient",
-                    source=SOURCE,
-                )
+    found = [(u.count, w) for u in units(job, chunk) for w in u.weights if w.cut in kinds]
+    width = widths.reduce if accumulates(job, chunk.passes) else widths.compute
+    for count, weight in found if is_wrapped(job, chunk) else []:
+        yield Piece(
+            axis="tp",
+            collective=SUM,
+            part=f"gradients.{weight.name}",
+            calls=count * reductions(job, chunk.passes),
+            call_bytes=weight.rows * weight.columns * width,
+            formula="layers * reductions a step * elements * bytes of a gradient",
+            source=SOURCE,
+        )
+
+
+def summed_together(job: Job, chunks: Sequence[Chunk]) -> Iterator[Piece]:
+    """The gradients that every rank has one summand of, where FSDP2 does not see to them."""
+    kinds = {SUMMED, SLICED} if job.plan.sequence_parallel else {SUMMED}
+    elements = sum(
+        unit.count * weight.rows * weight.columns
+        for chunk in chunks
+        if not is_wrapped(job, chunk)
+        for unit in units(job, chunk)
+        for weight in unit.weights
+        if weight.cut in kinds
+    )
+    if int(job.plan.tp) > 1 and elements:
+        yield Piece(
+            axis="tp",
+            collective=SUM,
+            part="gradients",
+            calls=1,
+            call_bytes=elements * widths_of(job.plan).kept,
+            formula="elements of norms, routers and projections to latents, once a step",
+            source=SOURCE,
+            operands={"elements": float(elements)},
+        )

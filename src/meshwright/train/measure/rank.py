@@ -10,6 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
 from meshwright.base.noun import dataclass
 from meshwright.plan.degrees import degrees_of
@@ -98,8 +101,45 @@ def _engine(blueprint: Blueprint, mesh: Mesh, places: Sequence[Place] | None) ->
     device = torch.device(mesh.device_type)
     stages = assemble(blueprint, mesh, places=places)
     for stage in stages:
-        stage.to_empty(device=device)
+        _give_memory(stage, device)
     return Engine(stages, mesh, blueprint, device=device)
+
+
+def _give_memory(stage: nn.Module, device: torch.device) -> None:
+    """Takes parameters and buffers off the meta device, without values.
+
+    FSDP2 has to know of it, so that its modules are asked. Where it is not there, fake tensors
+    cannot change places, which `to_empty` would have them do: they are replaced, one that is in
+    two modules by one.
+    """
+    if isinstance(stage, FSDPModule):
+        stage.to_empty(device=device)
+        return
+    new: dict[int, Any] = {}
+    for module in stage.modules():
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is not None and id(tensor) not in new:
+                    new[id(tensor)] = _empty(tensor, device)
+                held[name] = None if tensor is None else new[id(tensor)]
+
+
+def _empty(tensor: Any, device: torch.device) -> Any:
+    """A tensor like this one on a device; of a DTensor, like this rank's part."""
+    local = tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor
+    empty: Any = torch.empty_like(local, device=device)
+    if isinstance(tensor, DTensor):
+        empty = DTensor.from_local(
+            empty,
+            tensor.device_mesh,
+            tensor.placements,
+            run_check=False,
+            shape=tensor.shape,
+            stride=tensor.stride(),
+        )
+    if isinstance(tensor, nn.Parameter):
+        return nn.Parameter(empty, requires_grad=tensor.requires_grad)
+    return empty
 
 
 def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
