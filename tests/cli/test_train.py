@@ -111,8 +111,8 @@ def shown(capsys, *events) -> str:
     from meshwright.cli.train import _Screen
 
     screen = _Screen()
-    for event in events:
-        screen.show(event)
+    for told in events:
+        screen.show(told)
     return capsys.readouterr().err
 
 

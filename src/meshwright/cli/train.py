@@ -99,6 +99,7 @@ _learning = _group(
     click.option("--beta1", type=float, help="Of Adam."),
     click.option("--beta2", type=float, help="Of Adam."),
     click.option("--epsilon", type=float, help="Of Adam."),
+    click.option("--momentum", type=float, help="Of Muon and SGD."),
     click.option("--clip", "clip_norm", type=float, help="Largest gradient norm; 0 = none."),
     click.option("--router-aux-loss", type=float, help="Weight of the router's balancing loss."),
 )
@@ -166,7 +167,7 @@ def train(plan: str, *, as_json: bool, dry_run: bool, max_restarts: int, **asked
         return _dry(start, as_json=as_json)
     shown = _Screen()
     ended = launch(start, max_restarts=max_restarts, on_event=shown.show, on_progress=output.remark)
-    code = _finish(ended, as_json=as_json)
+    code = _finish(ended, as_json=as_json) if start.nodes.rank == 0 else ended.code
     return EXIT_INTERRUPTED if shown.is_interrupted and code == PREEMPTED else code
 
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from meshwright.base.errors import MeshwrightError
 from meshwright.train.settings import Expected, Run, Telling
 from meshwright.train.telling.boards import check_boards
 from meshwright.train.telling.line import line_of
@@ -141,3 +143,10 @@ def test_a_board_that_is_not_installed_is_told(tmp_path, monkeypatch):
         check_boards(run)
     assert "pip install wandb" in error.value.hint
     check_boards(Run(steps=1, out=str(tmp_path)))
+
+
+def test_a_full_disk_is_told():
+    metrics = Metrics(Path("/dev/full"))
+    with pytest.raises(MeshwrightError, match=r"cannot write metrics.jsonl: No space left"):
+        metrics.add(record(1))
+    metrics.close()

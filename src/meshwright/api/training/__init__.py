@@ -231,10 +231,10 @@ def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
     """The file that the ranks of this node read; the first node writes plan and model beside it."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / SUMMARY).unlink(missing_ok=True)
         path = out / (SPEC if nodes.rank == 0 else f"run-node-{nodes.rank}.json")
         write_spec(spec, path)
         if nodes.rank == 0:
+            (out / SUMMARY).unlink(missing_ok=True)
             (out / PLAN).write_text(spec.plan_toml, encoding="utf-8")
     except OSError as error:
         raise MeshwrightError(

@@ -103,6 +103,7 @@ OPTIONS: Mapping[str, Option] = {
     "beta1": _number("recipe", "beta1", most=1.0),
     "beta2": _number("recipe", "beta2", most=1.0),
     "epsilon": _number("recipe", "epsilon", above=True),
+    "momentum": _number("recipe", "momentum", most=1.0),
     "clip_norm": _number("recipe", "clip_norm"),
     "source": _text("feed", "source"),
     "tokenizer": _text("feed", "tokenizer"),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from meshwright.base.errors import MeshwrightError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -24,7 +26,13 @@ class Metrics:
     def add(self, record: Record) -> None:
         """One line."""
         fields = {name: value for name, value in _items(record) if value is not None}
-        self._file.write(msgspec.json.encode(fields) + b"\n")
+        try:
+            self._file.write(msgspec.json.encode(fields) + b"\n")
+        except OSError as error:
+            raise MeshwrightError(
+                f"cannot write {METRICS}: {error.strerror or error}",
+                hint="free some space, then go on with --resume",
+            ) from None
 
     def close(self) -> None:
         """Closes the file."""
