@@ -84,6 +84,7 @@ def test_options_become_settings(plan_file):
         ({"steps": 0}, "steps = 0 is not between 1"),
         ({"learning_rate": 0}, "learning_rate = 0 is not above 0"),
         ({"learning_rate": float("nan")}, "is not between"),
+        ({"learning_rate": float("inf")}, "is not between"),
         ({"learning_rate": "fast"}, "learning_rate = 'fast' is not a number"),
         ({"seed": True}, "seed = true is not a whole number"),
         ({"lr_schedule": "cos"}, "is none of cosine, wsd, linear, constant"),
@@ -115,7 +116,7 @@ def test_a_value_of_any_kind_is_taken_or_told(name, value):
         return
     option = OPTIONS[name]
     part = getattr(run, option.part) if option.part else run
-    assert getattr(part, option.field) == value
+    assert getattr(part, option.field) == option.kind(value)
 
 
 def test_without_steps_the_plan_says_how_long():

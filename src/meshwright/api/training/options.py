@@ -33,6 +33,7 @@ _PARTS: Mapping[str, Any] = {
     "guard": Guard,
 }
 _MANY = 2**31 - 1
+_LARGE = 1e30  # JSON has no word for infinity
 NONFINITE = ("skip", "stop")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 DEVICES = ("cpu", "cuda")
@@ -68,7 +69,7 @@ def _count(part: str, field: str, *, least: int = 0, most: int = _MANY) -> Optio
 
 
 def _number(
-    part: str, field: str, *, least: float = 0.0, most: float = math.inf, above: bool = False
+    part: str, field: str, *, least: float = 0.0, most: float = _LARGE, above: bool = False
 ) -> Option:
     return Option(part=part, field=field, kind=float, least=least, most=most, above=above)
 
