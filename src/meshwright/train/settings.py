@@ -25,7 +25,7 @@ class Recipe:
 
     `schedule` is "cosine" (to `min_lr_ratio` of the peak), "wsd" (steady, then down over the last
     `decay_steps`; MiniCPM, arXiv 2404.06395, section 4), "linear" or "constant", each after
-    `warmup_steps`. `clip_norm` 0 leaves gradients alone.
+    `warmup_steps`. `clip_norm` 0 leaves gradients alone. `momentum` is that of Muon and SGD.
     """
 
     learning_rate: float = 3e-4
@@ -37,6 +37,7 @@ class Recipe:
     beta1: float = 0.9
     beta2: float = 0.95
     epsilon: float = 1e-8
+    momentum: float = 0.95
     clip_norm: float = 1.0
 
 

@@ -1,25 +1,37 @@
-"""Optimizers over the parameters of an engine, and the learning rate over steps."""
+"""The plan's optimizer over the parameters of an engine, and the loss scale of fp16."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
+from meshwright.plan.plan import Optimizer
+from meshwright.train.optimizer.making import PARTS
+from meshwright.train.optimizer.scaler import Scaler
 
 if TYPE_CHECKING:
-    from torch import nn
+    from collections.abc import Mapping
+
+    import torch
 
     from meshwright.train.engine import Engine
     from meshwright.train.settings import Recipe
 
 
 class Optimizers:
-    """One or several torch optimizers that together update every trainable parameter."""
+    """One or several torch optimizers that together update every trainable parameter.
 
-    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+    `scaler` is there where gradients are computed in fp16.
+    """
+
+    def __init__(self, parts: list[torch.optim.Optimizer], *, scaler: Scaler | None = None) -> None:
         self.parts = parts
-        self.loss_scale = 1.0  # fp16's; others need none
+        self.scaler = scaler
         self._peaks = [[group["lr"] for group in part.param_groups] for part in parts]
+
+    @property
+    def loss_scale(self) -> float:
+        """What the loss of the next step is multiplied by, 1 where no scaler is needed."""
+        return self.scaler.scale if self.scaler is not None else 1.0
 
     def step(self) -> None:
         """Updates parameters by their gradients."""
@@ -27,7 +39,9 @@ class Optimizers:
             part.step()
 
     def after(self, *, finite: bool) -> None:
-        """Takes note of whether the gradients of a step were finite."""
+        """Takes note of whether the gradients of a step were finite, which all ranks agree on."""
+        if self.scaler is not None:
+            self.scaler.after(finite=finite)
 
     def zero_grad(self) -> None:
         """Forgets gradients."""
@@ -40,24 +54,22 @@ class Optimizers:
             for group, peak in zip(part.param_groups, peaks, strict=True):
                 group["lr"] = peak * factor
 
+    def state(self) -> dict[str, Any]:
+        """What goes into a checkpoint beside the tensors of `parts`, as plain values."""
+        return {} if self.scaler is None else {"scaler": self.scaler.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what `state` said; another format than then begins with its own scale."""
+        if self.scaler is not None and isinstance(state.get("scaler"), dict):
+            self.scaler.restore(state["scaler"])
+
 
 def build(engine: Engine, recipe: Recipe) -> Optimizers:
-    """The plan's optimizer; matrices decay, norms and biases do not."""
-    decayed, plain = _split([p for _, p in engine.named_parameters() if p.requires_grad])
-    groups: list[dict[str, Any]] = [
-        {"params": decayed, "weight_decay": recipe.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
-    adam = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=recipe.learning_rate,
-        betas=(recipe.beta1, recipe.beta2),
-        eps=recipe.epsilon,
-    )
-    return Optimizers([adam])
+    """The plan's optimizer; matrices decay, norms and biases do not.
 
-
-def _split(parameters: list[nn.Parameter]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Matrices, and vectors."""
-    decayed = [p for p in parameters if p.ndim > 1]
-    return decayed, [p for p in parameters if p.ndim <= 1]
+    Every rank of the engine's mesh calls it. MeshwrightError where a library is missing.
+    """
+    named = [(n, p) for n, p in engine.named_parameters() if p.requires_grad]
+    parts = PARTS[Optimizer(int(engine.plan.optimizer))](named, recipe, engine)
+    scaler = Scaler() if engine.blueprint.numbers.scaled else None
+    return Optimizers(parts, scaler=scaler)

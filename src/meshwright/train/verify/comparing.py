@@ -10,6 +10,7 @@ import torch
 
 from meshwright.base.noun import dataclass
 from meshwright.model.config import model_from_config
+from meshwright.plan.plan import Optimizer
 from meshwright.train.assemble import Blueprint, cut
 from meshwright.train.building import build as build_engine
 from meshwright.train.building import slices_for
@@ -20,7 +21,8 @@ from meshwright.train.optimizer import build
 from meshwright.train.settings import Recipe, Run
 from meshwright.train.step import summed
 from meshwright.train.verify.islands import wide
-from meshwright.train.verify.reference import DTYPE, LEARNING_RATE, WEIGHT_DECAY
+from meshwright.train.verify.reference import DTYPE
+from meshwright.train.verify.updating import LEARNING_RATE, MOMENTUM, WEIGHT_DECAY
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,8 +52,10 @@ def compare(
 ) -> Deviation:
     """Runs the plan on this rank; every rank of the plan must call it alike."""
     logging.getLogger("torch.distributed.tensor").setLevel(logging.ERROR)  # slow gathers are told
+    if int(plan.optimizer) == Optimizer.ADAM_8BIT:  # no rounding of states can be exact
+        plan = plan.replace(optimizer=int(Optimizer.ADAM))
     engine = engine_of(config, plan, seq_len=data[0].tokens.shape[1], seed=seed)
-    recipe = Recipe(learning_rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    recipe = Recipe(learning_rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY, momentum=MOMENTUM)
     optimizers = build(engine, recipe)
     losses: list[float] = []
     norms: list[float] = []

@@ -1,4 +1,4 @@
-"""The same model in one process: transformers' own forward, plain cross-entropy, torch's AdamW."""
+"""The same model in one process: transformers' own forward, plain loss, torch's optimizers."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 from meshwright.base.noun import dataclass
+from meshwright.plan.plan import Optimizer
 from meshwright.train.adapters.attention import choose
 from meshwright.train.model.initial import initialize
 from meshwright.train.span import Span
 from meshwright.train.step import IGNORED
 from meshwright.train.verify.islands import wide
+from meshwright.train.verify.updating import Updates
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 DTYPE = torch.float64
-LEARNING_RATE, WEIGHT_DECAY = 1e-3, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,10 +63,17 @@ def batches(config: Any, *, rows: int, seq_len: int, steps: int, seed: int = 1) 
     return made
 
 
-def reference(config: Any, data: list[Batch], *, seed: int, clip_norm: float) -> Reference:
+def reference(
+    config: Any,
+    data: list[Batch],
+    *,
+    seed: int,
+    clip_norm: float,
+    optimizer: Optimizer = Optimizer.ADAM,
+) -> Reference:
     """Trains a whole model on the batches, one step each, in float64."""
     lm = _model(config, seed=seed)
-    optimizer = _adamw(lm)
+    updates = Updates(lm, optimizer)
     losses: list[float] = []
     norms: list[float] = []
     gradients: dict[str, Tensor] = {}
@@ -76,8 +84,8 @@ def reference(config: Any, data: list[Batch], *, seed: int, clip_norm: float) ->
             gradients = {n: p.grad.clone() for n, p in lm.named_parameters() if p.grad is not None}
         norms.append(float(torch.nn.utils.clip_grad_norm_(lm.parameters(), clip_norm)))
         losses.append(float(loss.detach()))
-        optimizer.step()
-        optimizer.zero_grad()
+        with wide():
+            updates.step()
     parameters = {name: p.detach() for name, p in lm.named_parameters()}
     return Reference(
         losses=tuple(losses), norms=tuple(norms), gradients=gradients, parameters=parameters
@@ -97,17 +105,6 @@ def _model(config: Any, *, seed: int) -> nn.Module:
     lm.tie_weights()
     initialize([lm], config, seed=seed, device=torch.device("cpu"))
     return lm.train()
-
-
-def _adamw(lm: nn.Module) -> torch.optim.Optimizer:
-    """Matrices decay, vectors do not."""
-    matrices = [p for p in lm.parameters() if p.ndim > 1]
-    vectors = [p for p in lm.parameters() if p.ndim <= 1]
-    groups = [
-        {"params": matrices, "weight_decay": WEIGHT_DECAY},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=LEARNING_RATE, betas=(0.9, 0.95), eps=1e-8)
 
 
 def _loss(lm: nn.Module, batch: Batch) -> Tensor:
