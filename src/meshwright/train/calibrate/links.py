@@ -83,8 +83,8 @@ def _calls(
     part = whole[: len(whole) // size].clone()
     other = torch.empty_like(whole)
     return {
-        "all_gather": lambda: dist.all_gather_into_tensor(whole, part, group=group),
-        "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, whole, group=group),
+        "all_gather": lambda: dist.all_gather_single(whole, part, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter_single(part, whole, group=group),
         "all_reduce": lambda: dist.all_reduce(whole, group=group),
         "all_to_all": lambda: dist.all_to_all_single(other, whole, group=group),
         "send": lambda: _pass_on(whole, other, group),
