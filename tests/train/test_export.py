@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 
@@ -100,17 +101,40 @@ def test_a_torn_or_unfinished_checkpoint_is_refused(made, tmp_path):
 def test_a_folder_is_replaced_only_when_forced_and_only_by_a_whole_one(made, tmp_path):
     out = tmp_path / "hf"
     out.mkdir()
-    (out / "precious").write_text("x")
+    (out / "model-old.safetensors").write_text("x")
     source = made[0] / "llama"
     with pytest.raises(MeshwrightError, match="is not empty"):
         export(source, out)
     with full_disk(after_bytes=1000), pytest.raises(MeshwrightError, match="No space left"):
         export(source, out, force=True)
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
-    assert [path.name for path in out.iterdir()] == ["precious"]
+    assert [path.name for path in out.iterdir()] == ["model-old.safetensors"]
     export(source, out, force=True)
-    assert not (out / "precious").exists()
+    assert not (out / "model-old.safetensors").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
+
+
+def test_nothing_but_an_earlier_export_is_replaced(made, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(made[0] / "llama", run)
+    (tmp_path / "thesis.txt").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.chdir(run)
+    for out in (run, run / "step-5", tmp_path, ".", "..", "/", ""):
+        with pytest.raises(MeshwrightError, match=r"is or holds the|which no export writes"):
+            export(run / "step-5", out, force=True)
+    monkeypatch.chdir("/")
+    for out in (run, run / "step-5", tmp_path):
+        with pytest.raises(MeshwrightError, match="is or holds the checkpoint"):
+            export(run / "step-5", out, force=True)
+    with pytest.raises(MeshwrightError, match=r"'thesis\.txt', which no export writes|'link'"):
+        export(made[0] / "llama", tmp_path, force=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    (tmp_path / "target").mkdir()
+    export(run, tmp_path / "link", force=True)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target" / "config.json").is_file()
 
 
 def test_the_command_says_what_it_wrote(made, tmp_path, capsys):

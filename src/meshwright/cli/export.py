@@ -34,7 +34,7 @@ Examples:
     show_default=True,
     help="The largest file of weights.",
 )
-@click.option("--force", is_flag=True, help="Replace FOLDER if it is not empty.")
+@click.option("--force", is_flag=True, help="Replace an earlier export in FOLDER.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def export(checkpoint: str, *, out: str, as_json: bool, **asked: Any) -> None:
     """Write the weights in CHECKPOINT as safetensors with a config.json.

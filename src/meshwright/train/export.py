@@ -7,6 +7,7 @@ at a time, in the arrangement that the family is published in (an expert a tenso
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from meshwright.train.checkpoint.manifest import MANIFEST, read_manifest
 from meshwright.train.checkpoint.state import WEIGHTS
 from meshwright.train.model.configuration import configuration_from_keys
 from meshwright.train.model.files import INDEX as FILES
-from meshwright.train.model.files import opener
+from meshwright.train.model.files import SUFFIX, opener
 from meshwright.train.model.lazy import Pieced
 from meshwright.train.model.twin import twin_of
 from meshwright.train.safetensors import Outline
@@ -49,6 +50,7 @@ TOKENIZER_FILES = (
     "merges.txt",
     "chat_template.jinja",
 )
+_WRITTEN = frozenset({"config.json", "generation_config.json", FILES, *TOKENIZER_FILES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +91,14 @@ def export(
 
     Of the folder of a run it takes the newest checkpoint that is whole. `dtype` is that of the
     files, by default the one that weights were trained in. `tokenizer` is a folder whose tokenizer
-    goes with them. `out` is there whole or not at all, and is replaced only with `force`; `tell` is
+    goes with them. `out` is there whole or not at all; with `force` it replaces an earlier export,
+    never a folder in which anything else lies. `tell` is
     given bytes done and in all. InvalidInput for a checkpoint that is unfinished, torn or changed,
     MeshwrightError for one of a model that is not known.
     """
-    out = Path(out)
-    _check(out, dtype, force=force)
+    out = Path(out).resolve() if Path(out).is_symlink() else Path(out)
+    _check(out, dtype)
+    _check_replaced(out, Path(checkpoint), force=force)
     found = _whole(Path(checkpoint))
     checkpoint = found.folder
     manifest = read_manifest(checkpoint)
@@ -133,20 +137,42 @@ def export(
     )
 
 
-def _check(out: Path, dtype: str | None, *, force: bool) -> None:
+def _check(out: Path, dtype: str | None) -> None:
     """MeshwrightError for what can be seen to be wrong before anything is read."""
     if dtype is not None and dtype not in DTYPES:
         raise MeshwrightError(f"no dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}")
     if out.is_file() or (out.exists() and not out.is_dir()):
         raise MeshwrightError(f"{str(out)!r} is a file", hint="name a folder")
-    if out.is_dir() and any(out.iterdir()) and not force:
+    if not out.parent.is_dir():
+        raise MeshwrightError(
+            f"{str(out.parent)!r} is no folder", hint=f"mkdir -p {shlex.quote(str(out.parent))}"
+        )
+
+
+def _check_replaced(out: Path, checkpoint: Path, *, force: bool) -> None:
+    """MeshwrightError where anything would be lost but an earlier export that may be replaced."""
+    place = out.resolve()
+    for held, what in ((Path.cwd(), "folder that you are in"), (checkpoint, "checkpoint itself")):
+        if held.resolve().is_relative_to(place):
+            raise MeshwrightError(
+                f"{str(out)!r} is or holds the {what}", hint="name another folder with -o"
+            )
+    names = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
+    foreign = [name for name in names if not _is_exported(name)]
+    if foreign:
+        raise MeshwrightError(
+            f"the folder {str(out)!r} holds {foreign[0]!r}, which no export writes",
+            hint="name another folder with -o",
+        )
+    if names and not force:
         raise MeshwrightError(
             f"the folder {str(out)!r} is not empty", hint="name another, or replace it: --force"
         )
-    if not out.parent.is_dir():
-        raise MeshwrightError(
-            f"the folder {str(out.parent)!r} does not exist", hint=f"mkdir -p {out.parent}"
-        )
+
+
+def _is_exported(name: str) -> bool:
+    """Whether a file is one that an export writes."""
+    return name in _WRITTEN or (name.startswith("model") and name.endswith(SUFFIX))
 
 
 def _whole(checkpoint: Path) -> Whole:
