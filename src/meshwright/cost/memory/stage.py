@@ -222,7 +222,9 @@ def _states(job: Job, p: Parameters, rates: Rates, stack: MemoryStack) -> dict[s
     """Resident bytes: weights, gradients, optimizer, 8-bit copies, workspace."""
     weights = p.weighed(rates.weight) + _pair(*p.frozen, rates.frozen)
     gradients = p.weighed(rates.gradient)
-    accumulates = num_microbatches(job) > 1
+    # GPipe's forward passes are all over when its first gradient is made
+    ahead = (np.asarray(job.plan.schedule) == int(Schedule.GPIPE)) & (np.asarray(job.plan.pp) > 1)
+    accumulates = (num_microbatches(job) > 1) & ~ahead
     resident = gradients if stack.persistent_grads else np.where(accumulates, gradients, 0.0)
     return {
         "weights": weights,

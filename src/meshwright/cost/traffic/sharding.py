@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.noun import dataclass
 from meshwright.cost.schedules import definition_of
 from meshwright.cost.traffic.flows import Piece
-from meshwright.cost.traffic.layout import degrees_of, layers_of, widths_of
+from meshwright.cost.traffic.layout import layers_of, widths_of
 from meshwright.cost.traffic.shapes import (
     Weight,
     dense_weights,
@@ -20,12 +20,14 @@ from meshwright.cost.traffic.shapes import (
     expert_weights,
     final_weights,
 )
+from meshwright.plan.degrees import degrees_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from meshwright.cost.traffic.layout import Chunk, Degrees, Widths
+    from meshwright.cost.traffic.layout import Chunk, Widths
     from meshwright.model.architecture import Block
+    from meshwright.plan.degrees import Degrees
     from meshwright.plan.job import Job
 
 SOURCE = "torch 2.13 FSDP2, one all-gather and one reduce-scatter a unit; arXiv 2304.11277"
@@ -62,7 +64,8 @@ def is_wrapped(job: Job, chunk: Chunk) -> bool:
     degrees = degrees_of(job.plan)
     routed = any(block.is_moe for block in chunk.blocks)
     replicas = degrees.efsdp * degrees.dp_replicate if routed else 1
-    return max(degrees.batch, replicas) > 1 or widths_of(job.plan).mixed
+    widths = widths_of(job.plan)
+    return max(degrees.batch, replicas) > 1 or widths.compute != widths.kept
 
 
 def units(job: Job, chunk: Chunk) -> Iterator[Unit]:

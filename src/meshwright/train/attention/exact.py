@@ -46,7 +46,9 @@ def attend(
 def empty_sums(query: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp before any key has been seen, in the wide dtype."""
     shape = query.shape[:3]
-    out = value.new_zeros(*shape, value.shape[-1], dtype=wide(query))
+    rows, heads, queries = shape  # laid out as the output leaves: its transpose is no copy
+    sums = value.new_zeros(rows, queries, heads, value.shape[-1], dtype=wide(query))
+    out = sums.transpose(1, 2)
     return out, query.new_full(shape, NOTHING, dtype=wide(query))
 
 
