@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -298,3 +299,36 @@ def test_the_package_is_the_verb_and_needs_no_torch():
     names, has_torch = json.loads(ran.stdout)
     assert names[:2] == ["job", "out"]
     assert not has_torch
+
+
+def test_what_the_weights_say_otherwise_is_told_before_a_start(plan_file, tmp_path):
+    folder = tmp_path / "hf"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(b"")
+    keys = tomllib.loads(MODEL)["model"] | {"hidden_size": 32}
+    (folder / "config.json").write_text(json.dumps(keys))
+    found = errors(begun(plan_file, tmp_path, weights=str(folder)))
+    assert any("hidden_size is 32" in message for message in found)
+    with pytest.raises(InvalidInput, match="is no folder"):
+        begun(plan_file, tmp_path, weights=str(tmp_path / "none"))
+
+
+def test_a_run_keeps_the_configuration_that_it_began_with(plan_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("meshwright.api.training.need_libraries", lambda: None)
+    monkeypatch.setattr("meshwright.train.launch.local.supervise", lambda *_, **__: 0)
+    start = begun(plan_file, tmp_path)
+    launch(start)
+    kept = json.loads((tmp_path / "run" / "config.json").read_bytes())
+    assert kept == start.spec.config
+    (tmp_path / "run" / "config.json").write_text(json.dumps(kept | {"rope_theta": 777.0}))
+    (tmp_path / "run" / "step-5").mkdir()
+    assert begun(plan_file, tmp_path, resume=True).spec.config["rope_theta"] == 777.0
+    assert "rope_theta" not in begun(plan_file, tmp_path).spec.config
+
+
+def test_what_only_training_knows_is_told_apart(tmp_path):
+    text = PLAN.replace(MODEL.split("[cluster]")[0], '[model]\nname = "deepseek-v3"\n')
+    start = begun(parse_job(text), tmp_path)
+    told = [f.message for f in start.told if f.severity is Severity.WARNING]
+    assert any("multi-token prediction" in message for message in told)
+    assert {f.message for f in start.told} < {f.message for f in start.findings}

@@ -155,3 +155,26 @@ def test_an_event_in_the_middle_of_a_line_begins_a_new_one(capsys):
         Event(kind=event.STOPPING, text="the ranks have 60 s"),
     )
     assert err == "\rstep 1/9\nstopping: the ranks have 60 s\n"
+
+
+def test_warnings_that_check_does_not_have_are_shown_in_full(plan, capsys):
+    layers = "num_hidden_layers = 2"
+    latent = """
+moe_intermediate_size = 32
+n_routed_experts = 8
+num_experts_per_tok = 2
+n_shared_experts = 1
+first_k_dense_replace = 1
+kv_lora_rank = 16
+qk_rope_head_dim = 8
+qk_nope_head_dim = 8
+v_head_dim = 8
+num_nextn_predict_layers = 1
+"""
+    changed = PLAN.replace('"llama"', '"deepseek_v3"').replace(layers, layers + latent)
+    Path(plan).write_text(changed.replace("num_key_value_heads = 2", "num_key_value_heads = 4"))
+    asked = ["train", plan, "--steps", "5", "--out", "run", "--device", "cpu", "--dry-run"]
+    assert run(asked) == 0
+    err = capsys.readouterr().err
+    assert "1 layer of multi-token prediction will not be trained" in err
+    assert "meshwright check shows" in err

@@ -199,6 +199,14 @@ def test_one_mistake(before, after, key, says):
     assert says in found[key].reason
 
 
+def test_a_model_that_nothing_describes_is_told_how_one_is_named():
+    before, model = GOOD.split("[model]")
+    rest = model[model.index("[cluster]") :]
+    found = findings(f'{before}[model]\nconfig = "config.json"\n{rest}')
+    assert set(found) == {"model.name"}
+    assert 'path = "config.json"' in found["model.name"].hint
+
+
 def test_a_model_written_out_with_absurd_figures_is_refused():
     job = parse_job(GOOD)
     text = write_job(job).replace("hidden_size = 4096", "hidden_size = 0")

@@ -87,8 +87,10 @@ def test_it_stops_for_ctrl_c_goes_on_and_leaves_no_process(tmp_path):
 
 
 def test_what_a_rank_refuses_is_one_clear_line(tmp_path):
+    (tmp_path / "hf").mkdir()
+    (tmp_path / "hf" / "model.safetensors").write_bytes(b"torn")
     ended = subprocess.run(
-        command(tmp_path, "--steps", "2", "--weights", str(tmp_path / "none")),
+        command(tmp_path, "--steps", "2", "--weights", str(tmp_path / "hf")),
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

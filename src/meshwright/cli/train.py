@@ -188,7 +188,7 @@ def _arguments(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _remark(start: Start) -> None:
-    """What was found, on stderr: errors stop the run, warnings are counted."""
+    """What was found, on stderr: errors stop the run, warnings about the plan are counted."""
     from meshwright.base.finding import Severity
     from meshwright.report.findings import findings_lines
 
@@ -196,7 +196,10 @@ def _remark(start: Start) -> None:
     if errors:
         output.remark(*findings_lines(errors))
         return
-    warnings = sum(f.severity is Severity.WARNING for f in start.findings)
+    told = [f for f in start.told if f.severity is Severity.WARNING]
+    if told:
+        output.remark(*findings_lines(told))
+    warnings = sum(f.severity is Severity.WARNING for f in start.findings) - len(told)
     if warnings:
         words = "1 warning" if warnings == 1 else f"{warnings} warnings"
         output.remark(f"{words} about the plan: meshwright check shows them")

@@ -30,6 +30,8 @@ WORKLOAD_KEYS = (
     "loading",
     "runtime",
 )
+_DESCRIBING = frozenset({"model_type", "architectures", "hidden_size"})  # keys of a config.json
+_MODEL_HINT = 'name = "llama-3-8b", path = "config.json", or the keys of a config.json'
 _POSITIVE = frozenset(
     {"hidden_size", "vocab_size", "count", "num_attention_heads", "num_key_value_heads"}
     | {"head_dim", "v_head_dim", "intermediate_size", "num_experts", "top_k", "num_gpus"}
@@ -50,6 +52,8 @@ def read_model(decoder: Decoder, folder: Path) -> Any:
         return _checked_record(decoder, Model, _MODEL)
     if "path" in table or set(table) == {"name"}:
         return _named_model(decoder, folder)
+    if not _DESCRIBING & set(table):
+        return decoder.missing((*_MODEL, "name"), hint=_MODEL_HINT)
     from meshwright.model.config import model_from_config
 
     config = {name: value for name, value in table.items() if name != "name"}

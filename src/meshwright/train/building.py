@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from meshwright.base.errors import InvalidInput
 from meshwright.plan.file import parse_job
 from meshwright.plan.plan import ContextParallel
 from meshwright.train.assemble import Blueprint, assemble
 from meshwright.train.engine import Engine
 from meshwright.train.mesh import Mesh
-from meshwright.train.model.configuration import configuration_from_keys, keys_behind
+from meshwright.train.model.beginning import beginning
+from meshwright.train.model.configuration import configuration_from_keys
 from meshwright.train.model.initial import initialize
 from meshwright.train.model.weights import load
 from meshwright.train.numbers import numbers_of, uniform
@@ -61,10 +63,14 @@ def engine_of(
     """The engine of a job on this rank, for a loop of one's own.
 
     Parameters are random by `seed`, or from a folder of safetensors. All ranks of the default
-    process group, which are those of the plan, call this.
+    process group, which are those of the plan, call this. InvalidInput where the weights are of
+    another model.
     """
+    began = beginning(job.model, weights=weights)
+    if began.findings:
+        raise InvalidInput(began.findings)
     run = Run(steps=0, out="", seed=seed, weights=weights)
-    spec = Spec(plan_toml="", config=dict(keys_behind(job.model)), run=run)
+    spec = Spec(plan_toml="", config=dict(began.keys), run=run)
     return build(blueprint_of(spec, job), run, device=device)
 
 
@@ -80,7 +86,8 @@ def build(
     if run.weights is None:
         initialize(stages, blueprint.config, seed=run.seed, device=_home(blueprint.plan, device))
     else:
-        load(stages, run.weights, device=_home(blueprint.plan, device))
+        home = _home(blueprint.plan, device)
+        load(stages, run.weights, device=home, seed=run.seed)
     return Engine(stages, mesh, blueprint, device=device, table=table)
 
 

@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from meshwright.api import check, predict, read_job
 from meshwright.api.training.data import prepared, source_findings
 from meshwright.api.training.options import run_of
@@ -25,15 +27,17 @@ from meshwright.plan.plan import PEAK_NAME, Precision
 from meshwright.rules.costed import is_laid
 from meshwright.train.launch.codes import DONE
 from meshwright.train.launch.devices import visible_gpus
-from meshwright.train.model.configuration import keys_behind
+from meshwright.train.model.beginning import Beginning, beginning
+from meshwright.train.model.configuration import CONFIG, keys_behind
 from meshwright.train.refusals import refusals
+from meshwright.train.remarks import remarks
 from meshwright.train.settings import Expected, Run, Spec, write_spec
 from meshwright.train.tables import read_table
 from meshwright.train.telling.boards import check_boards
 from meshwright.train.telling.summary import SUMMARY, Summary, read_summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from meshwright.plan.job import Job
     from meshwright.train.launch.event import Event
@@ -54,7 +58,10 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """A run that may begin: everything that was found, and what its ranks will read."""
+    """A run that may begin: everything that was found, and what its ranks will read.
+
+    `told` are the findings that `meshwright check` of the plan alone does not have.
+    """
 
     job: Job
     run: Run
@@ -62,6 +69,7 @@ class Start:
     ranks_per_node: int
     spec: Spec
     findings: tuple[Finding, ...]
+    told: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +159,13 @@ def begin(
     )
     if run.schedule_table is not None:
         read_table(run.schedule_table, known.plan, microbatches=int(num_microbatches(known)))
-    found = [*check(known), *refusals(known), *source_findings(known, run.feed)]
-    ranks, more = _ranks_per_node(known, kind, nodes)
+    ranks, told = _ranks_per_node(known, kind, nodes)
+    began = _beginning(known, job, run)
+    told += [*refusals(known), *remarks(known), *began.findings]
+    told += source_findings(known, run.feed)
     spec = Spec(
         plan_toml=write_job(known),
-        config=dict(config_keys(known, job)),
+        config=dict(began.keys),
         run=run,
         expected=_expected(known, kind),
         started_s=started_s,
@@ -166,8 +176,14 @@ def begin(
         nodes=nodes,
         ranks_per_node=ranks,
         spec=spec,
-        findings=tuple(f for f in (*more, *found) if f.code not in ignore or not f.code),
+        findings=_kept((*told, *check(known)), ignore),
+        told=_kept(told, ignore),
     )
+
+
+def _kept(findings: Iterable[Finding], ignore: Sequence[str]) -> tuple[Finding, ...]:
+    """Findings that are not of an ignored rule."""
+    return tuple(f for f in findings if f.code not in ignore or not f.code)
 
 
 def launch(
@@ -236,6 +252,7 @@ def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
         if nodes.rank == 0:
             (out / SUMMARY).unlink(missing_ok=True)
             (out / PLAN).write_text(spec.plan_toml, encoding="utf-8")
+            (out / CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(spec.config)))
     except OSError as error:
         raise MeshwrightError(
             f"cannot write into {str(out)!r}: {error.strerror or error}",
@@ -246,12 +263,27 @@ def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
 
 def config_keys(job: Job, given: Job | str | Path) -> Mapping[str, Any]:
     """The keys of the model's config.json, as the plan file has them where there is one."""
+    section, folder = _model_section(given)
+    return keys_behind(job.model, section=section, folder=folder)
+
+
+def _beginning(job: Job, given: Job | str | Path, run: Run) -> Beginning:
+    """The configuration that the run begins with: the plan's, its weights' or its own."""
+    section, folder = _model_section(given)
+    gone_on_with = run.out if run.resume else None
+    return beginning(
+        job.model, section=section, folder=folder, weights=run.weights, run=gone_on_with
+    )
+
+
+def _model_section(given: Job | str | Path) -> tuple[Mapping[str, Any] | None, Path]:
+    """The [model] section of a plan file and the file's folder, None where there is no file."""
     if not isinstance(given, str | Path):
-        return keys_behind(job.model)
+        return None, Path()
     from meshwright.base.locate import SYNTAXES, read
 
     document = read(given, syntax=SYNTAXES.get(Path(given).suffix.lower(), "toml"))
-    return keys_behind(job.model, section=document.data["model"], folder=Path(given).parent)
+    return document.data["model"], Path(given).parent
 
 
 def _expected(job: Job, device: str) -> Expected:

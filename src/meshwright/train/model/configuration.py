@@ -7,6 +7,7 @@ rebuilt from its sizes (`keys`). Nothing is fetched, and no code of a model's re
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 
     from meshwright.model.architecture import Model
 
+CONFIG = "config.json"
 # of the weights or the code that a publisher shipped, not of the model
-_NOT_OF_THE_MODEL = frozenset(
+NOT_OF_THE_MODEL = frozenset(
     {
         "_attn_implementation",
         "_experts_implementation",
@@ -63,16 +65,28 @@ def keys_behind(
     """
     if section and "runs" not in section:
         return _keys_in(section, Path(folder))
-    return _known_keys(model) or keys_of(model)
+    return _known_keys(model, Path(folder)) or keys_of(model)
+
+
+def is_lost(
+    model: Model, *, section: Mapping[str, Any] | None = None, folder: str | Path = "."
+) -> bool:
+    """Whether a model written out block by block came from a config.json that is not found again.
+
+    What its blocks do not say, as the rotary base, would then be the default of its family.
+    """
+    if section and "runs" not in section:
+        return False
+    return model.source.endswith(".json") and _known_keys(model, Path(folder)) is None
 
 
 def configuration_from_keys(keys: Mapping[str, Any]) -> PretrainedConfig:
     """The configuration of the keys of a config.json, a multimodal model's text part alone."""
     from transformers import AutoConfig
 
-    text = _text_part(keys)
+    text = text_part(keys)
     kind = model_type_of(str(text.get("model_type") or "llama"))
-    kept = {name: value for name, value in text.items() if name not in _NOT_OF_THE_MODEL}
+    kept = {name: value for name, value in text.items() if name not in NOT_OF_THE_MODEL}
     try:
         return AutoConfig.for_model(kind, use_cache=False, **kept)
     except Exception as error:  # transformers raises errors of many kinds for a wrong value
@@ -86,7 +100,7 @@ def configuration_from_keys(keys: Mapping[str, Any]) -> PretrainedConfig:
 def _keys_in(section: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """config.json keys behind a [model] section that names, or holds, a configuration."""
     if "path" in section:
-        return _file_keys(folder / str(section["path"]))
+        return file_keys(folder / str(section["path"]))
     if set(section) == {"name"}:
         return _named_keys(str(section["name"]))
     return {name: value for name, value in section.items() if name != "name"}
@@ -96,31 +110,42 @@ def _named_keys(name: str) -> Mapping[str, Any]:
     """Keys of a preset; a name may be a path as well, as in `catalogue.load`."""
     path = Path(name)
     if path.suffix == ".json" or path.exists():
-        return _file_keys(path)
+        return file_keys(path)
     return preset_config(resolve(name))
 
 
-def _file_keys(path: Path) -> Mapping[str, Any]:
+def file_keys(path: Path) -> Mapping[str, Any]:
     """Keys of a config.json, or of the one in a folder."""
     from meshwright.base.locate import read
 
-    document = read(path / "config.json" if path.is_dir() else path, syntax="json")
+    document = read(path / CONFIG if path.is_dir() else path, syntax="json")
     keys: Mapping[str, Any] = document.data
     return keys
 
 
-def _known_keys(model: Model) -> Mapping[str, Any] | None:
-    """Keys of the preset or file that a model came from, if it still reads to the same model."""
-    for name in (model.source, model.name):
+def _known_keys(model: Model, folder: Path) -> Mapping[str, Any] | None:
+    """Keys of the preset or file that a model came from, if it still reads to the same model.
+
+    A file may lie where it lay, in the folder of the plan file, or there as its config.json.
+    """
+    places = [model.source, model.name]
+    if model.source.endswith(".json"):
+        places[1:1] = [str(folder / model.source), str(folder / CONFIG)]
+    for name in places:
         try:
-            if name and load(name) == model:
+            if name and _same(load(name), model):
                 return _named_keys(name)
         except MeshwrightError:
             continue
     return None
 
 
-def _text_part(keys: Mapping[str, Any]) -> Mapping[str, Any]:
+def _same(found: Model, model: Model) -> bool:
+    """Whether two models differ in nothing but what they are called and where they lay."""
+    return replace(found, name=model.name, source=model.source) == model
+
+
+def text_part(keys: Mapping[str, Any]) -> Mapping[str, Any]:
     """The text model's keys of a multimodal configuration, or the keys themselves."""
     for name in _NESTED:
         nested = keys.get(name)
@@ -152,7 +177,7 @@ def shrunk(
     widths are multiples of `heads_multiple` (tp, times cp where heads are split over it), experts
     of `experts_multiple` (ep).
     """
-    keys = {k: v for k, v in config.to_dict().items() if k not in _NOT_OF_THE_MODEL}
+    keys = {k: v for k, v in config.to_dict().items() if k not in NOT_OF_THE_MODEL}
     keys |= _few_layers(keys, layers) | _few_heads(keys, heads_multiple)
     keys |= _narrow(keys, heads_multiple) | _few_experts(keys, experts_multiple)
     keys |= _few_tokens(keys, keys["vocab_size"]) | _short_rotary(keys)

@@ -50,7 +50,7 @@ def opener(folder: Path) -> Callable[[str], Any]:
 def tensors_in(folder: str | Path) -> dict[str, Stored]:
     """Every tensor of a folder by name; InvalidInput with all that cannot be read."""
     folder = Path(folder)
-    names = _names(folder)
+    names = weight_files(folder)
     open_file = opener(folder)
     found: dict[str, Stored] = {}
     wrong: list[Finding] = []
@@ -73,8 +73,11 @@ def tensors_in(folder: str | Path) -> dict[str, Stored]:
     return found
 
 
-def _names(folder: Path) -> list[str]:
-    """Files that hold weights: those of the index, or all there are."""
+def weight_files(folder: Path) -> list[str]:
+    """Names of a folder's files that hold weights: those of the index, or all there are.
+
+    InvalidInput where it has none, names files that are not there, or is no folder.
+    """
     if not folder.is_dir():
         hint = "name a folder with config.json and *.safetensors"
         raise InvalidInput([_finding(folder, "is no folder", hint=hint)])
