@@ -30,6 +30,11 @@ class Degrees:
         return self.dp_shard * self.cp
 
     @property
+    def batch(self) -> int:
+        """Ranks that see different tokens."""
+        return self.dp_replicate * self.fsdp
+
+    @property
     def world_size(self) -> int:
         """Ranks that the plan occupies."""
         return self.pp * self.dp_replicate * self.dp_shard * self.cp * self.tp

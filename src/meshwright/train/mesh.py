@@ -64,8 +64,6 @@ class Mesh:
 
     def size(self, axis: str) -> int:
         """Ranks along an axis."""
-        if axis == "batch":
-            return self.degrees.dp_replicate * self.degrees.fsdp
         size: int = getattr(self.degrees, axis)
         return size
 

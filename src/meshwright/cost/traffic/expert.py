@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
 from meshwright.cost.traffic.flows import Piece
-from meshwright.cost.traffic.layout import degrees_of, layers_of, local_tokens, widths_of
+from meshwright.cost.traffic.layout import layers_of, local_tokens, widths_of
 from meshwright.model.architecture import Experts
+from meshwright.plan.degrees import degrees_of
 from meshwright.plan.plan import Recompute, RecomputeModule
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What of a model and a plan decides traffic on one rank: degrees, formats, layers by stage."""
+"""What of a model and a plan decides traffic on one rank: formats, layers by stage."""
 
 from __future__ import annotations
 
@@ -35,25 +35,6 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Degrees:
-    """Ranks along every axis, as the engine lays them: efsdp is what is left of fsdp * tp."""
-
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    etp: int
-    fsdp: int
-    efsdp: int
-    dp_replicate: int
-
-    @property
-    def batch(self) -> int:
-        """Ranks that see different tokens."""
-        return self.dp_replicate * self.fsdp
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Widths:
     """Bytes of an element: kept by the optimizer, computed with, reduced."""
 
@@ -65,24 +46,6 @@ class Widths:
     def mixed(self) -> bool:
         """Whether FSDP2 casts."""
         return self.compute != self.kept or self.reduce != self.kept
-
-
-def degrees_of(plan: Plan) -> Degrees:
-    """The axes; without ZeRO every replica is one of dp_replicate."""
-    dp, cp, tp = int(plan.dp), int(plan.cp), int(plan.tp)
-    replicate = dp if int(plan.zero_stage) == 0 else int(plan.dp_replicate)
-    fsdp = dp // replicate * cp
-    ep, etp = int(plan.ep), int(plan.etp)
-    return Degrees(
-        tp=tp,
-        pp=int(plan.pp),
-        cp=cp,
-        ep=ep,
-        etp=etp,
-        fsdp=fsdp,
-        efsdp=fsdp * tp // (ep * etp),
-        dp_replicate=replicate,
-    )
 
 
 def widths_of(plan: Plan) -> Widths:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.cost.traffic.flows import Piece
-from meshwright.cost.traffic.layout import degrees_of, local_tokens, widths_of
+from meshwright.cost.traffic.layout import local_tokens, widths_of
 from meshwright.cost.traffic.shapes import embedding_weights
+from meshwright.plan.degrees import degrees_of
 from meshwright.plan.job import world_size
 from meshwright.plan.stages import is_v_shaped
 
