@@ -118,6 +118,12 @@ def test_a_config_that_has_changed_since_is_not_taken(tmp_path, monkeypatch):
     assert "reads otherwise" in error.message
 
 
+def test_one_architecture_under_two_names_is_no_difference(tmp_path):
+    keys = preset_config("kimi-k2")
+    hf = folder_of(tmp_path / "hf", keys | {"model_type": "deepseek_v3"})
+    assert beginning(load("kimi-k2"), section={"name": "kimi-k2"}, weights=hf).findings == ()
+
+
 def test_a_preset_takes_the_configuration_of_its_weights(tmp_path):
     keys = preset_config("llama-3-8b") | {"rope_theta": 12345.0}
     hf = folder_of(tmp_path / "hf", keys)

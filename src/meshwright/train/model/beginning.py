@@ -18,6 +18,7 @@ from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 from meshwright.model.catalogue import load
+from meshwright.train.families import model_type_of
 from meshwright.train.model.configuration import (
     CONFIG,
     NOT_OF_THE_MODEL,
@@ -96,8 +97,10 @@ def _held_against(
 
 def _sizes(theirs: Model, model: Model, path: Path) -> Iterator[Finding]:
     """Sizes in which the model in a file is not that of the plan."""
+    is_kin = model_type_of(theirs.family) == model_type_of(model.family)
     same = replace(
         theirs,
+        family=model.family if is_kin else theirs.family,
         name=model.name,
         source=model.source,
         assumptions=model.assumptions,
