@@ -15,7 +15,7 @@ from meshwright.train.attention.function import attention
 from meshwright.train.attention.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import Tensor
 
@@ -91,23 +91,28 @@ def products(clock: Clock, precision: str, *, quick: bool) -> list[Product]:
 def _linear(clock: Clock, precision: str, m: int, n: int, k: int) -> list[Product]:
     """Operands lie in memory as autograd hands them to the library.
 
-    A pass walks through all layers, so that weights come from memory and not from a cache.
+    A pass walks through all layers, so that weights and saved inputs come from memory and not from
+    a cache.
     """
     x, gradient = (
         _random(*shape, precision=precision, device=clock.device) for shape in ((m, k), (m, n))
     )
-    layers = max(WALKED // (n * k), 1)
-    weights = cycle(
-        [_random(n, k, precision=precision, device=clock.device) for _ in range(layers)]
-    )
+    weights = _walk(n, k, precision=precision, device=clock.device)
     forward_s = clock.seconds(lambda: functional.linear(x, next(weights)))
     backward_s = clock.seconds(lambda: gradient @ next(weights))
-    weight_s = clock.seconds(lambda: gradient.t() @ x)
+    saved = _walk(m, k, precision=precision, device=clock.device)
+    weight_s = clock.seconds(lambda: gradient.t() @ next(saved))
     return [
         Product(m=m, n=n, k=k, seconds=forward_s),
         Product(m=m, n=k, k=n, seconds=backward_s),
         Product(m=k, n=n, k=m, seconds=weight_s),
     ]
+
+
+def _walk(rows: int, columns: int, *, precision: str, device: str) -> Iterator[Tensor]:
+    """Equal tensors by turns, more than a cache holds."""
+    count = max(WALKED // (rows * columns), 1)
+    return cycle([_random(rows, columns, precision=precision, device=device) for _ in range(count)])
 
 
 def attentions(clock: Clock, precision: str, *, quick: bool) -> list[Attended]:

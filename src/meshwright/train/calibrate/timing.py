@@ -1,8 +1,10 @@
-"""How long a call takes: the fastest of several samples, all ranks starting each together."""
+"""How long a call takes, in several samples."""
 
 from __future__ import annotations
 
+import statistics
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,16 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LEAST_SAMPLE_S = 2e-3  # a shorter call is repeated within a sample
+HELD_BYTES, MOST_HELD = 2**26, 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
     """Times calls on one device; `together` makes all ranks of the world start at once.
 
-    At least `samples` are taken, and as many as fit in `budget_s`. The least counts: whatever else
-    the machine does can only add to a time. `local` calls wait for no other rank. Unless `wall`
-    time is wanted, a CPU rank of one thread reads what its thread used of a core: a core that
-    another program took meanwhile, and waiting for other ranks, do not count.
+    At least `samples` are taken, and as many as fit in `budget_s`. `local` calls wait for no other
+    rank. A CPU rank of one thread reads what its thread used of a core, and takes the median: a
+    core that another program took meanwhile, and waiting for other ranks, do not count. Where
+    `wall` time is wanted, and everywhere else, the least counts: others can only add to it.
     """
 
     device: str
@@ -34,27 +37,32 @@ class Clock:
     wall: bool = False
 
     def seconds(self, call: Callable[[], object]) -> float:
-        """Seconds of one call."""
-        self._meet()
-        first = self._once(call, 1)
-        second = self._once(call, 1)
-        repeats = self._agreed(max(1, round(LEAST_SAMPLE_S / max(second, 1e-7))))
-        taken_s = max(min(first, second) * repeats, LEAST_SAMPLE_S)
-        count = self._agreed(max(self.samples, int(self.budget_s / taken_s)))
-        return min(self._once(call, repeats) for _ in range(count)) / repeats
+        """Seconds of one call.
 
-    def _once(self, call: Callable[[], object], repeats: int) -> float:
-        """Seconds of one sample; what the calls return lives on, as activations do."""
+        What calls return lives on until HELD_BYTES more have come, as activations and gradients do:
+        results are written where no cache has them.
+        """
+        self._meet()
+        held: deque[object] = deque([call()])
+        held = deque(held, maxlen=_count_held(held[0]))
+        first = self._once(call, 1, held)
+        repeats = self._agreed(max(1, round(LEAST_SAMPLE_S / max(first, 1e-7))))
+        taken_s = max(first * repeats, LEAST_SAMPLE_S)
+        count = self._agreed(max(self.samples, int(self.budget_s / taken_s)))
+        times = [self._once(call, repeats, held) for _ in range(count)]
+        return (min(times) if self._is_wall else statistics.median(times)) / repeats
+
+    def _once(self, call: Callable[[], object], repeats: int, held: deque[object]) -> float:
+        """Seconds of one sample."""
         if not self.local:
             self._meet()
         self._wait()
-        now = self._now
+        now = time.perf_counter if self._is_wall else time.thread_time
         begin = now()
-        kept = [call() for _ in range(repeats)]
+        for _ in range(repeats):
+            held.append(call())
         self._wait()
-        end = now()
-        del kept
-        return end - begin
+        return now() - begin
 
     def _meet(self) -> None:
         """Waits for the other ranks."""
@@ -70,12 +78,20 @@ class Clock:
         return int(value.item())
 
     @property
-    def _now(self) -> Callable[[], float]:
-        """What seconds are read from."""
+    def _is_wall(self) -> bool:
+        """Whether seconds are read from the clock on the wall."""
         alone = self.device == "cpu" and torch.get_num_threads() == 1
-        return time.thread_time if alone and not self.wall else time.perf_counter
+        return self.wall or not alone
 
     def _wait(self) -> None:
         """Until the device has done what it was asked for."""
         if self.device != "cpu":
             torch.get_device_module(self.device).synchronize()
+
+
+def _count_held(result: object) -> int:
+    """How many results of this kind make HELD_BYTES."""
+    tensors = result if isinstance(result, tuple) else (result,)
+    size = sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
+    count: int = min(max(HELD_BYTES // max(size, 1), 1), MOST_HELD)
+    return count
