@@ -202,7 +202,7 @@ def test_a_folder_with_a_run_is_left_alone(plan_file, tmp_path, monkeypatch):
 
 
 def test_without_torch_it_says_what_to_install(plan_file, tmp_path, monkeypatch):
-    monkeypatch.setattr("meshwright.api.training.find_spec", lambda name: None)
+    monkeypatch.setattr("meshwright.data.needs.find_spec", lambda name: None)
     with pytest.raises(MeshwrightError, match="training needs torch") as error:
         launch(begun(plan_file, tmp_path))
     assert error.value.hint == "pip install 'meshwright[train]'"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.api import read_job
-from meshwright.api.training import need_libraries
+from meshwright.api.training import config_keys, need_libraries
 from meshwright.base.errors import InvalidInput, MeshwrightError, UnknownName
 from meshwright.cost.memory import memory
 from meshwright.plan.job import world_size
-from meshwright.train.model.configuration import keys_behind
 from meshwright.train.refusals import refusals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from meshwright.plan.job import Job
     from meshwright.train.measure.plan import Measured
@@ -45,7 +43,7 @@ def measure(
     need_libraries()
     from meshwright.train.measure.plan import measure_ranks
 
-    return measure_ranks(known, _keys(known, job), ranks, extend=extend, check=check)
+    return measure_ranks(known, config_keys(known, job), ranks, extend=extend, check=check)
 
 
 def _ranks(job: Job, rank: int | None, stage: str) -> list[int]:
@@ -66,13 +64,3 @@ def _ranks(job: Job, rank: int | None, stage: str) -> list[int]:
         "all": list(range(pp)),
     }.get(stage) or [int(memory(job).stage)]
     return [number * (world // pp) for number in chosen]
-
-
-def _keys(job: Job, given: Job | str | Path) -> Mapping[str, Any]:
-    """The keys of the model's config.json, as the plan file has them where there is one."""
-    if not isinstance(given, str | Path):
-        return keys_behind(job.model)
-    from meshwright.base.locate import SYNTAXES, read
-
-    document = read(given, syntax=SYNTAXES.get(Path(given).suffix.lower(), "toml"))
-    return keys_behind(job.model, section=document.data["model"], folder=Path(given).parent)

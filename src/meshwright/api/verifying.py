@@ -5,7 +5,6 @@ Nothing here imports torch before the plan is known to be one that the engine ru
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.api import read_job
@@ -15,6 +14,7 @@ from meshwright.train.refusals import refusals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from meshwright.plan.job import Job
     from meshwright.train.verify import Verdict
@@ -35,11 +35,11 @@ def verify(
     several plans in which every pair of axes meets. InvalidInput with every reason why the engine
     cannot run the plan, MeshwrightError without torch or for a family it does not know.
     """
-    need_libraries()
-    job = read_job(plan) if isinstance(plan, str | Path) else plan
+    job = read_job(plan)
     wrong = refusals(job)
     if wrong:
         raise InvalidInput(wrong)
+    need_libraries()
     from meshwright.train.model.configuration import configuration_from_keys
     from meshwright.train.verify import verify as run
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import click
 
-from meshwright.base.errors import MeshwrightError
 from meshwright.cli import output
 
 if TYPE_CHECKING:
@@ -51,11 +49,9 @@ def calibrate(path: str, *, device: str, ranks: int | None, quick: bool, as_json
     curves. Leave the machine alone meanwhile.
     """
     output.check_writable(path)
-    if find_spec("torch") is None or find_spec("transformers") is None:
-        raise MeshwrightError(
-            "calibrate runs the training engine, which needs torch and transformers",
-            hint="pip install 'meshwright[train]'",
-        )
+    from meshwright.api.training import need_libraries
+
+    need_libraries("calibrating")
     from meshwright.train.calibrate.file import text_of
     from meshwright.train.calibrate.measure import calibrate as measure
 

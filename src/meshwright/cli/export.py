@@ -64,10 +64,9 @@ def export(checkpoint: str, *, out: str, as_json: bool, **asked: Any) -> None:
 
 def _exported(checkpoint: str, out: str, **options: Any) -> Exported:
     """Exports, once it is clear that what that takes is there."""
-    from meshwright.data.needs import need_all
+    from meshwright.api.training import need_libraries
 
-    needed = ("torch", "transformers", "safetensors", "xxhash")
-    need_all(needed, "exporting a checkpoint", extra="train")
+    need_libraries("exporting a checkpoint")
     from meshwright.train.export import export as write
 
     return write(checkpoint, out, **options, tell=_progress())

@@ -1,4 +1,4 @@
-"""Libraries that only the data commands use, imported when one is needed."""
+"""Libraries that an extra brings, imported when one is needed."""
 
 from __future__ import annotations
 

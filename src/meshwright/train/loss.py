@@ -17,12 +17,12 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from meshwright.base.noun import dataclass
+from meshwright.data.loader.batch import IGNORED
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.distributed.device_mesh import DeviceMesh
 
-IGNORED = -100
 _NARROW = (torch.bfloat16, torch.float16)
 
 

@@ -13,7 +13,7 @@ from meshwright.cli.main import run
 def test_without_torch_it_says_what_to_install(tmp_path, monkeypatch, capsys):
     known = importlib.util.find_spec
     missing = lambda name, *rest: None if name == "torch" else known(name, *rest)  # noqa: E731
-    monkeypatch.setattr("meshwright.cli.calibrate.find_spec", missing)
+    monkeypatch.setattr("meshwright.data.needs.find_spec", missing)
     assert run(["calibrate", "-o", str(tmp_path / "here.toml")]) == 2
     assert "pip install 'meshwright[train]'" in capsys.readouterr().err
 

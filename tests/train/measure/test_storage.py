@@ -82,8 +82,9 @@ def test_what_a_storage_became_counts_at_an_earlier_peak():
 def test_the_most_of_a_category_is_not_the_most_of_all():
     with StorageTracker() as tracker:
         for size in (10, 30, 20):
-            with tracker.born_as(Category.ACTIVATIONS):
-                a = torch.ones(size)
+            tracker.label = Category.ACTIVATIONS
+            a = torch.ones(size)
+            tracker.label = Category.TEMPORARIES
             b = torch.ones(1000 // size)
             del a, b
     assert tracker.most(Category.ACTIVATIONS) == 120

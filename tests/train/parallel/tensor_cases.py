@@ -11,8 +11,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor
 from transformers import AutoModelForCausalLM
 
+from meshwright.data.loader.batch import IGNORED
 from meshwright.train.adapters.attention import choose
-from meshwright.train.loss import IGNORED, token_loss
+from meshwright.train.loss import token_loss
 from meshwright.train.model.tiny import tiny_config
 from meshwright.train.parallel import tensor
 from meshwright.train.span import Span

@@ -7,7 +7,6 @@ do the work (`train.launch`).
 from __future__ import annotations
 
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding, Severity
 from meshwright.base.noun import dataclass
 from meshwright.cost.predict import mfu_convention
+from meshwright.data.needs import need_all
 from meshwright.model.flops import flops_per_token
 from meshwright.plan.file import write_job
 from meshwright.plan.job import num_microbatches, world_size
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 SPEC, PLAN, LOGS = "run.json", "plan.toml", "logs"  # in the folder of a run
 CPU, CUDA = "cpu", "cuda"
-_LIBRARIES = ("torch", "transformers", "safetensors")
+_LIBRARIES = ("torch", "transformers", "safetensors", "xxhash")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,13 +223,9 @@ def launch(
     return Trained(code=code, out=out, summary=read_summary(out), findings=start.findings)
 
 
-def need_libraries() -> None:
-    """MeshwrightError where what trains is not installed."""
-    missing = [name for name in _LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise MeshwrightError(
-            f"training needs {', '.join(missing)}", hint="pip install 'meshwright[train]'"
-        )
+def need_libraries(purpose: str = "training") -> None:
+    """MeshwrightError where what the engine stands on is not installed."""
+    need_all(_LIBRARIES, purpose, extra="train")
 
 
 def _refuse_second(out: Path, *, resume: bool) -> None:

@@ -67,8 +67,8 @@ class Saved:
 class Saver:
     """Writes checkpoints of a run into `folder`, which all ranks see; every rank makes one.
 
-    `keep` newest ones are kept, and every step that `keep_every` divides. `on_failure` is "stop"
-    (the next `save` or `wait` raises `SaveFailed`, on all ranks) or "go on" (it is in `failures`).
+    `keep` newest ones are kept, and every step that `keep_every` divides. When one cannot be
+    written, the next `save` or `wait` raises `SaveFailed` on all ranks.
     """
 
     def __init__(
@@ -78,14 +78,11 @@ class Saver:
         keep: int = 3,
         keep_every: int | None = None,
         every: Every | None = None,
-        on_failure: str = "stop",
     ) -> None:
         self.folder = Path(folder)
         self.keep, self.keep_every = keep, keep_every
         self.every = every or Every()
-        self.on_failure = on_failure
         self.saved: list[Saved] = []
-        self.failures: list[SaveFailed] = []
         self.waits = 0  # saves that were due while another one was still being written
         self.waited_s = 0.0
         self.next_step: int | None = None
@@ -147,10 +144,6 @@ class Saver:
         self.waits += counted and not running.done()
         try:
             self.saved.append(running.result())
-        except SaveFailed as failure:
-            self.failures.append(failure)
-            if self.on_failure == "stop":
-                raise
         finally:
             self.waited_s += (time.monotonic() - began) if counted else 0.0
 

@@ -60,12 +60,7 @@ def supervise(
     "execute" for GPUs.
     """
     if nodes > 1 and not (endpoint and run):
-        raise MeshwrightError(
-            f"{nodes} nodes cannot find each other without an endpoint and the name of the run",
-            hint="give every node the same --rdzv HOST:PORT",
-        )
-    if start not in (FORK, EXECUTE):
-        raise MeshwrightError(f"ranks cannot be started by {start!r}", hint="fork or execute")
+        raise _lonely(nodes)
     logs = Path(log_folder).absolute()
     settings = AgentSettings(
         worker=tuple(worker),
@@ -98,8 +93,17 @@ def supervise(
         return supervisor.run()
 
 
+def _lonely(nodes: int) -> MeshwrightError:
+    return MeshwrightError(
+        f"{nodes} nodes cannot find each other without an endpoint and the name of the run",
+        hint="give every node the same --rdzv HOST:PORT",
+    )
+
+
 def _startable(start: str) -> str:
     """Forking is for Linux: on macOS a forked process may not touch the system's libraries."""
+    if start not in (FORK, EXECUTE):
+        raise MeshwrightError(f"ranks cannot be started by {start!r}", hint="fork or execute")
     return start if sys.platform.startswith("linux") else EXECUTE
 
 

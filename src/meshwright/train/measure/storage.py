@@ -8,7 +8,6 @@ afterwards, when it is known what became of each storage.
 from __future__ import annotations
 
 import weakref
-from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from meshwright.base.noun import dataclass
 from meshwright.train.adapters.storages import key_of, storage_of, watched_resizes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 
 class Category(IntEnum):
@@ -82,15 +81,6 @@ class StorageTracker(TorchDispatchMode):
         for tensor in tensors:
             if isinstance(tensor, torch.Tensor):
                 self.see(tensor, category)
-
-    @contextmanager
-    def born_as(self, category: Category) -> Iterator[None]:
-        """What is born inside is of `category`."""
-        before, self.label = self.label, category
-        try:
-            yield
-        finally:
-            self.label = before
 
     def born_since(self, number: int) -> list[int]:
         """Numbers of the live storages born as number `number` or later."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from meshwright.train.mesh import Mesh
     from meshwright.train.stage import Stage
 
-ROUTINGS = ("learned", "balanced")
-
 
 def apply(stage: Stage, mesh: Mesh, *, routing: str = "learned") -> None:
     """Cuts the experts of every MoE layer of a stage and sends tokens to them.
