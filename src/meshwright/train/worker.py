@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding
 from meshwright.train.launch.codes import DONE, FAILED, PREEMPTED, REFUSED
 from meshwright.train.launch.environment import threads_per_rank
-from meshwright.train.launch.rank import ATTEMPT
+from meshwright.train.launch.rank import ATTEMPT, lines_of
 from meshwright.train.settings import read_spec
 from meshwright.train.watch.heart import Heart
 from meshwright.train.watch.signals import Stop
@@ -56,8 +57,9 @@ def warm(arguments: Sequence[str]) -> None:
     from meshwright.train import loop  # noqa: F401
     from meshwright.train.model.configuration import configuration_from_keys
 
-    config = configuration_from_keys(read_spec(Path(arguments[0])).config)
-    with contextlib.suppress(ImportError):  # by transformers' way of naming; else ranks find it
+    # a name that is not transformers' own, or a wrong configuration: ranks find it, and say so
+    with contextlib.suppress(ImportError, MeshwrightError):
+        config = configuration_from_keys(read_spec(Path(arguments[0])).config)
         import_module(type(config).__module__.replace(".configuration_", ".modeling_"))
     gc.freeze()  # forked ranks share what is here as long as nobody looks through it
 
@@ -75,12 +77,25 @@ def join(run: Run) -> torch.device:
         torch.use_deterministic_algorithms(True)
     torch.manual_seed(run.seed)
     seconds = run.guard.hang_s + _LATE_S if run.guard.hang_s > 0 else _NEVER_S
-    dist.init_process_group(
-        run.backend or BACKENDS.get(device.type),
-        timeout=datetime.timedelta(seconds=seconds),
-        device_id=device if device.type != "cpu" else None,
-    )
+    backend = run.backend or BACKENDS.get(device.type)
+    try:
+        dist.init_process_group(
+            backend,
+            timeout=datetime.timedelta(seconds=seconds),
+            device_id=device if device.type != "cpu" else None,
+        )
+    except (AssertionError, RuntimeError) as error:
+        if "built in" not in str(error) and "Unknown backend" not in str(error):
+            raise
+        raise _without(backend, error) from None
     return device
+
+
+def _without(backend: str | None, error: Exception) -> InvalidInput:
+    """What torch has against a backend."""
+    message = f"torch.distributed has no backend {backend!r} here: {error}"
+    hint = f"leave --backend out, or one of {', '.join(BACKENDS.values())}"
+    return InvalidInput([Finding(message=message, key="backend", value=backend, hint=hint)])
 
 
 def device_of(run: Run) -> torch.device:
@@ -101,7 +116,7 @@ def _answer(arguments: Sequence[str]) -> int:
         return main(arguments)
     except MeshwrightError as error:
         if os.environ.get("RANK", "0") == "0":
-            print(f"error: {error}", f"hint: {error.hint}", sep="\n", file=sys.stderr)
+            print(*lines_of(error), sep="\n", file=sys.stderr)
         return REFUSED if isinstance(error, InvalidInput) else FAILED
 
 

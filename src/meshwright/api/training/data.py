@@ -67,13 +67,18 @@ def _of_indexed(job: Job, source: str) -> list[Finding]:
     prefix = prefix_of(source)
     if prefix is None:
         return []
-    tokens = open_indexed(prefix).tokens[:_SAMPLE_TOKENS]
-    largest, known = int(tokens.max(initial=0)), job.model.vocab_size
-    if largest < known:
-        return []
-    message = f"{source!r} holds token {largest:,}; the model knows {known:,}"
-    hint = "cut the text with the model's own tokenizer, or enlarge the model's vocab_size"
-    return [Finding(message=message, key="data", value=source, hint=hint)]
+    tokens, length, known = open_indexed(prefix).tokens, job.workload.seq_len, job.model.vocab_size
+    told = []
+    if tokens.size < length:
+        message = f"{source!r} has {tokens.size:,} tokens, fewer than a row of {length:,}"
+        told.append((message, "give more data, or a shorter workload.seq_len"))
+    sample = tokens[:_SAMPLE_TOKENS]
+    largest, least = int(sample.max(initial=0)), int(sample.min(initial=0))
+    if largest >= known or least < 0:
+        message = f"{source!r} holds token {min(least, 0) or largest:,}; the model knows {known:,}"
+        hint = "cut the text with the model's own tokenizer, or enlarge the model's vocab_size"
+        told.append((message, hint))
+    return [Finding(message=m, key="data", value=source, hint=hint) for m, hint in told]
 
 
 _SAMPLE_TOKENS = 1 << 27

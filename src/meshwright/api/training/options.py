@@ -33,6 +33,8 @@ _PARTS: Mapping[str, Any] = {
     "guard": Guard,
 }
 _MANY = 2**31 - 1
+_THREADS = 4096  # of one rank: torch makes as many as it is told
+_BELOW_ONE = 0.999999  # moments that never forget are none
 _LARGE = 1e30  # JSON has no word for infinity
 NONFINITE = ("skip", "stop")
 DTYPES = ("float64", "float32", "bfloat16", "float16")
@@ -94,17 +96,17 @@ OPTIONS: Mapping[str, Option] = {
     "dtype": _text("", "dtype", *DTYPES),
     "compile": _flag("", "compile"),
     "deterministic": _flag("", "deterministic"),
-    "threads": _count("", "threads"),
+    "threads": _count("", "threads", most=_THREADS),
     "learning_rate": _number("recipe", "learning_rate", above=True),
     "min_lr_ratio": _number("recipe", "min_lr_ratio", most=1.0),
     "lr_schedule": _text("recipe", "schedule", *LR_SCHEDULES),
     "warmup_steps": _count("recipe", "warmup_steps"),
     "decay_steps": _count("recipe", "decay_steps"),
     "weight_decay": _number("recipe", "weight_decay"),
-    "beta1": _number("recipe", "beta1", most=1.0),
-    "beta2": _number("recipe", "beta2", most=1.0),
+    "beta1": _number("recipe", "beta1", most=_BELOW_ONE),
+    "beta2": _number("recipe", "beta2", most=_BELOW_ONE),
     "epsilon": _number("recipe", "epsilon", above=True),
-    "momentum": _number("recipe", "momentum", most=1.0),
+    "momentum": _number("recipe", "momentum", most=_BELOW_ONE),
     "clip_norm": _number("recipe", "clip_norm"),
     "source": _text("feed", "source"),
     "tokenizer": _text("feed", "tokenizer"),
@@ -174,8 +176,17 @@ def _wrong(name: str, value: Any) -> list[Finding]:
     if not reason:
         return []
     message = f"{name} = {shown(value)} {reason}"
-    hint = f"the default is {option.default}" if option.default is not None else "leave it out"
+    hint = _hint(option)
     return [Finding(message=message, key=name, value=value, reason=reason, hint=hint)]
+
+
+def _hint(option: Option) -> str:
+    """What to write instead: the default, where it is a value that can be given."""
+    if option.default is None or option.field == "out":
+        return "leave it out" if option.default is None else "--out runs/a"
+    if option.kind is int and option.default < option.least:
+        return f"{option.least:g} or more"
+    return f"the default is {option.default}"
 
 
 def _why_not(option: Option, value: Any) -> str:
@@ -185,6 +196,8 @@ def _why_not(option: Option, value: Any) -> str:
     if not _is_of(option.kind, value):
         words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
         return f"is not {words[option.kind]}"
+    if value == "":
+        return "is empty"
     if option.choices and value not in option.choices:
         return f"is none of {', '.join(option.choices)}"
     return "" if option.kind in (str, bool) else _why_no_number(option, value)

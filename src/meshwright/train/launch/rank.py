@@ -26,6 +26,8 @@ from meshwright.train.launch.settings import RankSettings
 from meshwright.train.watch.signals import ASKS, HEARD
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from typing_extensions import Buffer
 
 ATTEMPT = "MESHWRIGHT_ATTEMPT"
@@ -51,18 +53,24 @@ def _work(worker: tuple[str, ...]) -> int:
     module, *arguments = worker
     try:
         code = importlib.import_module(module).main(arguments)
-    except InvalidInput as error:
-        print(f"error: {error}", file=sys.stderr)
-        return REFUSED
     except MeshwrightError as error:
-        print(f"error: {error}\nhint: {error.hint}", file=sys.stderr)
-        return FAILED
+        print(*lines_of(error), sep="\n", file=sys.stderr)
+        return REFUSED if isinstance(error, InvalidInput) else FAILED
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:
         traceback.print_exc()
         return FAILED
     return int(code or DONE)
+
+
+def lines_of(error: MeshwrightError) -> Iterator[str]:
+    """An error, or every finding that it carries, with what to do about it."""
+    told = [(f.one_line(), f.hint) for f in getattr(error, "findings", ())]
+    for message, hint in told or [(str(error), error.hint)]:
+        yield f"error: {message}"
+        if hint:
+            yield f"hint: {hint}"
 
 
 def _leave(code: int) -> None:

@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshwright.base.errors import MeshwrightError
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding
 from meshwright.model.catalogue import load, preset_config, resolve
 from meshwright.train.families import model_type_of
 from meshwright.train.model.keys import keys_of
+from meshwright.train.model.unsupported import unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +42,7 @@ NOT_OF_THE_MODEL = frozenset(
         "use_cache",
     }
 )
+_MOST_WORDS = 300  # of an error that may list all architectures
 _NESTED = ("text_config", "llm_config", "language_config")
 
 
@@ -81,20 +84,44 @@ def is_lost(
 
 
 def configuration_from_keys(keys: Mapping[str, Any]) -> PretrainedConfig:
-    """The configuration of the keys of a config.json, a multimodal model's text part alone."""
+    """The configuration of the keys of a config.json, a multimodal model's text part alone.
+
+    InvalidInput where transformers refuses them, or the engine (`unsupported`).
+    """
     from transformers import AutoConfig
 
     text = text_part(keys)
+    wrong = unsupported(text)
+    if wrong:
+        raise InvalidInput(wrong, hint=wrong[0].hint)
     kind = model_type_of(str(text.get("model_type") or "llama"))
     kept = {name: value for name, value in text.items() if name not in NOT_OF_THE_MODEL}
     try:
         return AutoConfig.for_model(kind, use_cache=False, **kept)
     except Exception as error:  # transformers raises errors of many kinds for a wrong value
-        reason = " ".join(str(error).split())
-        raise MeshwrightError(
-            f"transformers makes no configuration of model_type {kind!r}: {reason}",
-            hint="mend the keys of [model], or name an architecture that transformers has",
-        ) from None
+        raise _refused(f"makes no configuration of model_type {kind!r}", error) from None
+
+
+def model_of(config: PretrainedConfig, **options: Any) -> Any:
+    """transformers' causal language model of a configuration, on torch's device of the moment.
+
+    `options` are those of AutoModelForCausalLM.from_config. InvalidInput where the model's own
+    code has no use for a value, as an activation that there is not.
+    """
+    from transformers import AutoModelForCausalLM
+
+    try:
+        return AutoModelForCausalLM.from_config(config, **options)
+    except Exception as error:  # KeyError, AssertionError, ..: whatever its layers raise
+        raise _refused(f"makes no model of this {config.model_type}", error) from None
+
+
+def _refused(what: str, error: Exception) -> InvalidInput:
+    """What transformers has against a configuration."""
+    words = " ".join(str(error).split())
+    hint = "mend the keys of [model], or name an architecture that transformers has"
+    message = f"transformers {what}: {type(error).__name__}: {words[:_MOST_WORDS]}"
+    return InvalidInput([Finding(message=message, key="model", hint=hint)], hint=hint)
 
 
 def _keys_in(section: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:

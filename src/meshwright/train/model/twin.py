@@ -6,7 +6,8 @@ import copy
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+
+from meshwright.train.model.configuration import model_of
 
 
 def twin_of(config: Any, *, dtype: torch.dtype = torch.float32) -> Any:
@@ -14,4 +15,4 @@ def twin_of(config: Any, *, dtype: torch.dtype = torch.float32) -> Any:
     plain = copy.deepcopy(config)
     plain._attn_implementation = "eager"
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(plain, dtype=dtype)
+        return model_of(plain, dtype=dtype)
