@@ -76,6 +76,8 @@ def test_variables_are_added_to_those_of_the_plan(capsys):
         (["--on", "slurm", "--env", "A B=1"], "no name of an environment variable"),
         (["--on", "slurm", "--env", "A"], "VARIABLE=VALUE"),
         (["--on", "pbs"], "slurm"),
+        (["--on", "slurm", "--", "--bogus", "1"], "--bogus"),
+        (["--on", "slurm", "--", "--profile", "ten"], "no window of steps"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_type(arguments, said, capsys):

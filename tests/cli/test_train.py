@@ -177,4 +177,4 @@ num_nextn_predict_layers = 1
     assert run(asked) == 0
     err = capsys.readouterr().err
     assert "1 layer of multi-token prediction will not be trained" in err
-    assert "meshwright check shows" in err
+    assert "meshwright check plan.toml shows" in err

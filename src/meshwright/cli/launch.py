@@ -71,9 +71,11 @@ def launch(
 
 
 def _target(plan: str, job: Any, *, options: tuple[str, ...], asked: dict[str, Any]) -> Target:
-    """What the command line describes."""
+    """What the command line describes; click.UsageError for options that `train` has not."""
+    from meshwright.cli.train import train
     from meshwright.train.launch.target import Target, cores_per_rank, environment_of, nodes_of
 
+    train.make_context("train", [plan, "--out", asked["out"], *options])  # not only in the queue
     own = {"--data": asked.pop("data"), "--steps": asked.pop("steps")}
     stated = [part for name, value in own.items() if value for part in (name, str(value))]
     nodes, ranks = nodes_of(job)

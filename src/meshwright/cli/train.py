@@ -160,7 +160,7 @@ def train(plan: str, *, as_json: bool, dry_run: bool, max_restarts: int, **asked
     start = begin(plan, **_arguments(asked))
     code = exit_code(start.findings)
     if code != EXIT_OK or not as_json:
-        _remark(start)
+        _remark(start, plan)
     if code != EXIT_OK:
         return EXIT_FINDINGS
     if dry_run:
@@ -187,7 +187,7 @@ def _arguments(asked: dict[str, Any]) -> dict[str, Any]:
     return asked | {"nodes": nodes, "ignore": tuple(codes)}
 
 
-def _remark(start: Start) -> None:
+def _remark(start: Start, plan: str) -> None:
     """What was found, on stderr: errors stop the run, warnings about the plan are counted."""
     from meshwright.base.finding import Severity
     from meshwright.report.findings import findings_lines
@@ -202,7 +202,7 @@ def _remark(start: Start) -> None:
     warnings = sum(f.severity is Severity.WARNING for f in start.findings) - len(told)
     if warnings:
         words = "1 warning" if warnings == 1 else f"{warnings} warnings"
-        output.remark(f"{words} about the plan: meshwright check shows them")
+        output.remark(f"{words} about the plan: meshwright check {plan} shows them")
 
 
 def _dry(start: Start, *, as_json: bool) -> int:

@@ -109,7 +109,7 @@ def build(
     folder holds another build's output, is in use, or cannot be written, and when a worker or
     another part is lost.
     """
-    need_all(_LIBRARIES, "data build")
+    need_all(_LIBRARIES, "making shards of text")
     how = Running(
         workers=workers,
         engine=engine,
@@ -232,7 +232,7 @@ def plan_job(settings: Build, *, on_finding: OnFinding | None = None) -> Job:
 
     InvalidInput for input that cannot be used; `on_finding` is told of what is only odd.
     """
-    need_all(_LIBRARIES, "data build")
+    need_all(_LIBRARIES, "making shards of text")
     from meshwright.data.oddities import oddities_of
     from meshwright.data.source.division import plan_units
     from meshwright.data.source.listing import list_inputs

@@ -112,8 +112,10 @@ def _checkpoints(summary: Summary, out: str) -> str:
     if not summary.checkpoints:
         return f"no checkpoint was written; metrics in {out}/metrics.jsonl"
     stall = format_duration(summary.checkpoint_stall_s)
+    count = len(summary.checkpoints)
+    several = f"{count} checkpoints, the last" if count > 1 else "1 checkpoint,"
     return (
-        f"{len(summary.checkpoints)} checkpoints, the last {out}/step-{summary.checkpoints[-1]}, "
+        f"{several} {out}/step-{summary.checkpoints[-1]}, "
         f"held training up for {stall}; metrics in {out}/metrics.jsonl"
     )
 

@@ -141,6 +141,6 @@ def test_all_that_is_not_installed_is_named_at_once(raw: Path, capsys, monkeypat
     for more in ([], ["--dry-run"]):
         assert built("raw.jsonl", "-o", "out", *more) == 2
         said = capsys.readouterr().err
-        assert "data build needs orjson, pyarrow, which are not installed" in said
+        assert "making shards of text needs orjson, pyarrow, which are not installed" in said
         assert "pip install 'meshwright[data]'" in said
     assert not os.path.exists("out")

@@ -104,6 +104,20 @@ def test_a_killed_agent_takes_its_ranks_along_and_is_replaced(tmp_path):
     assert lost.code == -signal.SIGKILL
 
 
+def test_the_last_words_of_an_agent_that_fails_are_shown(tmp_path):
+    told = Told()
+    code = supervise(
+        ["no_such_worker"],
+        log_folder=tmp_path / "logs",
+        ranks_per_node=1,
+        max_restarts=0,
+        on_event=told,
+    )
+    assert code == FAILED
+    (lost,) = told.of(event.AGENT_LOST)
+    assert lost.lines[-1] == "ModuleNotFoundError: No module named 'no_such_worker'"
+
+
 def test_the_rank_that_stands_still_is_named_with_the_collective_of_the_others(tmp_path):
     limits = Limits(step_s=2.0, phase_s=60.0)
     code, told = run(tmp_path, 6, "stop:1:3", ranks_per_node=3, limits=limits)

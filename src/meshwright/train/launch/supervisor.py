@@ -18,7 +18,7 @@ from meshwright.train.launch.causes import cause_of
 from meshwright.train.launch.codes import FAILED, INTERRUPTED, PREEMPTED, described
 from meshwright.train.launch.dumps import ask_for_dumps
 from meshwright.train.launch.event import Event, Reader
-from meshwright.train.launch.logs import Tail, log_of
+from meshwright.train.launch.logs import Tail, last_lines, log_of
 from meshwright.train.launch.processes import (
     alive,
     gone_within,
@@ -44,6 +44,7 @@ _LOOK_S = 1.0  # between looks at the beats
 _DUMP_S = 0.5  # for ranks to write their stacks
 _GONE_S = 5.0  # for killed processes to be gone
 _FROZEN_S = 10.0  # that an agent may be stopped for
+_LAST_LINES = 6  # of an agent that failed
 
 
 class Supervisor:
@@ -154,8 +155,15 @@ class Supervisor:
             self._asked.wait(_POLL_S)
 
     def _lost(self, how: str, *, code: int = 0) -> None:
-        text = f"the agent {how}; {self._agent_log} has its last words"
-        self._tell(Event(kind=event.AGENT_LOST, attempt=self._attempt, text=text, code=code))
+        text = f"the agent {how}; all that it said is in {self._agent_log}"
+        told = Event(
+            kind=event.AGENT_LOST,
+            attempt=self._attempt,
+            text=text,
+            lines=last_lines(self._agent_log, _LAST_LINES) if code > 0 else (),
+            code=code,
+        )
+        self._tell(told)
 
     def _hear(self, events: list[Event]) -> None:
         """Takes what the agent says."""
