@@ -123,6 +123,8 @@ def _checkpoints(summary: Summary, out: str) -> str:
 def _next(summary: Summary, out: str) -> str:
     if summary.ended != "done":
         return "next: the same command with --resume"
+    if not summary.checkpoints and not summary.resumed_from:
+        return "next: the same command without --no-save-last, which keeps what was trained"
     if not summary.checkpoints:
         return f"next: meshwright train ... --out {out} --resume --steps {2 * summary.steps}"
     return f"next: meshwright export {out}/step-{summary.checkpoints[-1]} -o hf/"

@@ -62,9 +62,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """When checkpoints are written; `every_steps` 0 leaves it to Young and Daly, -1 writes none.
+    """When checkpoints are written.
 
-    `mtbf_s` is the mean time between failures of the whole job, None for an assumed one.
+    `every_steps` 0 leaves it to Young and Daly, with -1 none is written but the `last`. `mtbf_s` is
+    the mean time between failures of the whole job, None for an assumed one.
     """
 
     every_steps: int = 0

@@ -51,14 +51,17 @@ def test_what_is_saved_is_what_there_was_when_save_returned(tmp_path):
 def test_a_save_that_is_due_while_another_runs_waits_and_is_counted(tmp_path):
     def run():
         module = net()
-        slow = saving_module.dcp.save
+        saver = Saver(tmp_path, every=EVERY)
+        real = saving_module.dcp.save
 
         def save(*args, **options):
-            time.sleep(0.2)
-            return slow(*args, **options)
+            end_s = time.monotonic() + 30
+            while not saver.waits and time.monotonic() < end_s:  # until the next one is due
+                time.sleep(0.01)
+            time.sleep(0.1)
+            return real(*args, **options)
 
         with mock.patch.object(saving_module.dcp, "save", save):
-            saver = Saver(tmp_path, every=EVERY)
             for number in (1, 2):
                 saver.save(state_of([module]), number, {})
             saver.wait()

@@ -42,17 +42,19 @@ def test_the_median_is_of_steps_alone(heart, tmp_path):
         heart.step(step)
         time.sleep(0.01)
     with heart.phase("saving"):
-        time.sleep(0.3)
+        time.sleep(0.8)
     heart.step(6)
     with heart.phase("evaluating"):
-        assert 0.01 <= only(tmp_path).median_s < 0.25
+        assert 0.01 <= only(tmp_path).median_s < 0.8
 
 
 def test_it_goes_on_beating_while_its_rank_is_busy(heart, tmp_path):
     heart.step(1)
-    before = only(tmp_path).count
-    time.sleep(1.3)
-    assert only(tmp_path).count >= before + 2
+    wanted = only(tmp_path).count + 2
+    end_s = time.monotonic() + 30
+    while only(tmp_path).count < wanted and time.monotonic() < end_s:
+        time.sleep(0.05)
+    assert only(tmp_path).count >= wanted
 
 
 def test_beats_never_grow_their_file(heart, tmp_path):
