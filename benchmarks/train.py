@@ -1,6 +1,7 @@
 """Training on CPU: meshwright's loop beside a plain one, HF Trainer, accelerate, transformers.
 
-    python benchmarks/train.py [--quick] [--json] [--rounds N] [--threads N] [--only NAME,NAME]
+    python benchmarks/train.py [--quick] [--json] [--rounds N] [--threads N] [--processes N]
+        [--only NAME,NAME]
 
 A llama of 10 M parameters in fp32, rows of 256 tokens, AdamW, clipping at 1.0, the same first
 values and the same batches for all. Each contender (peers/train_*.py) is a process, or one a rank,
@@ -84,6 +85,7 @@ TWO_PROCESSES = {
     "transformers": ["train_transformers.py"],
     BARE: ["train_plain.py", "bare"],
 }
+PEERS_BY_PROCESSES = {"one process": (1, ONE_PROCESS), "two processes": (2, TWO_PROCESSES)}
 
 
 @dataclass
@@ -266,6 +268,7 @@ class Setting:
     steps: int  # of a turn
     starts: int
     threads: int
+    processes: int
 
 
 def compete(
@@ -375,22 +378,20 @@ def measure(asked: Setting, only: set[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         parameters = write_model(folder / "model")
-        one = compete(folder / "one", ONE_PROCESS, ranks=1, asked=asked, only=only)
-        two = compete(folder / "two", TWO_PROCESSES, ranks=2, asked=asked, only=only)
-        started = command_starts(folder / "one", asked)
-    return {
-        "parameters": parameters,
-        "tokens_a_step": asked.rows * SEQ_LEN,
-        "one process": one,
-        "two processes": two,
-        "meshwright train": started,
-    }
+        found = {"parameters": parameters, "tokens_a_step": asked.rows * SEQ_LEN}
+        for where, (ranks, peers) in PEERS_BY_PROCESSES.items():
+            if asked.processes in (0, ranks):
+                folder_of_case = folder / str(ranks)
+                found[where] = compete(folder_of_case, peers, ranks=ranks, asked=asked, only=only)
+        if asked.processes != 2:
+            found["meshwright train"] = command_starts(folder / "1", asked)
+    return found
 
 
 def misses(found: dict[str, Any]) -> list[str]:
     """The targets that are missed, in words."""
     told = []
-    for where in ("one process", "two processes"):
+    for where in [name for name in PEERS_BY_PROCESSES if name in found]:
         over = found[where].get(OURS, {}).get("over", {})
         for name, ratio in over.items():
             if name == BARE:
@@ -409,7 +410,7 @@ def show(found: dict[str, Any]) -> None:
     """The figures in lines."""
     print(f"llama, {found['parameters'] / 1e6:.1f} M parameters, fp32, {found['tokens_a_step']:,} "
           "tokens a step")  # fmt: skip
-    for where in ("one process", "two processes"):
+    for where in [name for name in PEERS_BY_PROCESSES if name in found]:
         print(
             f"\n{where:22}   ms/step  CPU ms/step  tokens/s   ours/its, wall   CPU   losses apart"
         )
@@ -424,6 +425,8 @@ def show(found: dict[str, Any]) -> None:
                 line += f" {over['wall_s']:16.3f} {over['cpu_s']:5.3f}"
                 line += f" {over['loss_apart']:14.1e}" if "loss_apart" in over else ""
             print(line)
+    if "meshwright train" not in found:
+        return
     print("\nfrom the command to the end of the first step, cold    s   CPU s")
     starts = {name: f for name, f in found["one process"].items() if "start_s" in f}
     starts |= {"meshwright train": found["meshwright train"]}
@@ -438,12 +441,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--threads", type=int, default=0, help="of a process; else cores/processes")
+    parser.add_argument("--processes", type=int, default=0, help="1 or 2; else both")
     parser.add_argument("--only", default="", help="contenders by name, with commas")
     asked = parser.parse_args()
+    given = {"threads": asked.threads, "processes": asked.processes}
     setting = (
-        Setting(rows=2, rounds=5, steps=2, starts=1, threads=asked.threads)
+        Setting(rows=2, rounds=5, steps=2, starts=1, **given)
         if asked.quick
-        else Setting(rows=4, rounds=15, steps=4, starts=3, threads=asked.threads)
+        else Setting(rows=4, rounds=15, steps=4, starts=3, **given)
     )
     setting.rounds = asked.rounds or setting.rounds
     found = measure(setting, {name for name in asked.only.split(",") if name})

@@ -25,15 +25,15 @@ class Paced(Heart):
 
     def begin(self, turn: turns.Turns, spec: Spec) -> None:
         """Takes turns from now on."""
-        self._turn, self._metrics = turn, Path(spec.run.out) / METRICS
-        self._told = 0
+        self._pace, self._read = turn, Path(spec.run.out) / METRICS
+        self._seen = 0
 
     def step(self, number: int) -> None:
         """Step `number` begins."""
-        if self._turn.is_over:
-            losses = [fields["loss"] for fields in read_metrics(self._metrics)]
-            self._turn.losses, self._told = losses[self._told :], len(losses)
-        self._turn.tick()
+        if self._pace.is_over:
+            losses = [fields["loss"] for fields in read_metrics(self._read)]
+            self._pace.losses, self._seen = losses[self._seen :], len(losses)
+        self._pace.tick()
         super().step(number)
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate
 
 from meshwright.plan.plan import Schedule
 from meshwright.train.parallel import sharding, tensor
 from meshwright.train.parallel.expert import expert_modules
 from meshwright.train.parallel.pipeline import Pipeline, wide_dtype
-from meshwright.train.stage import EMBEDDING, HEAD, shared_name
+from meshwright.train.stage import EMBEDDING, HEAD, canonical_name, shared_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 class Engine:
     """The stages of this rank and how a step runs through them.
+
+    `counted` are parameters that count in the norm, each with the number of ranks that hold the
+    same part of it.
 
     A micro-batch is a mapping of tensors on the engine's device: "tokens" and "labels" [b, s],
     "position_ids" [b, s] and, where rows are packed, "documents" [b, s]; s is this rank's slice.
@@ -49,6 +52,12 @@ class Engine:
         self.table = table
         self.scale: Tensor | float = 1.0
         self._pipelines: dict[int, Pipeline] = {}
+        self._named = [  # once: modules are walked slowly
+            (shared_name(stage, name), parameter)
+            for stage in stages
+            for name, parameter in stage.named_parameters()
+        ]
+        self.counted = [(p, _holders(p, mesh)) for stage in stages for p in _own(stage)]
 
     @property
     def is_first(self) -> bool:
@@ -66,9 +75,7 @@ class Engine:
         A tied head on a stage of its own has the embedding's name; where both ends are on one
         rank (V schedules) that name comes twice.
         """
-        for stage in self.stages:
-            for name, parameter in stage.named_parameters():
-                yield shared_name(stage, name), parameter
+        return iter(self._named)
 
     def forward_backward(
         self,
@@ -184,7 +191,7 @@ class Engine:
             for name in (EMBEDDING, HEAD)
             if (stage.place.is_first if name == EMBEDDING else stage.place.is_last)
         }
-        mine = [local(p["lm." + name].grad) for name, p in ends.items()]
+        mine = [local(p["lm." + name].grad) for name, p in ends.items() if _trains(p, name)]
         if len(mine) == 2:  # both ends on this rank
             total = mine[0] + mine[1]
             mine[0].copy_(total)
@@ -214,6 +221,31 @@ def local(whole: Any) -> Tensor:
     """This rank's part of a tensor that may be cut over a mesh."""
     part: Tensor = whole.to_local() if isinstance(whole, DTensor) else whole
     return part
+
+
+def _own(stage: Stage) -> Iterator[nn.Parameter]:
+    """Parameters of a stage, without a tied head that lies apart: it is the embedding's."""
+    tied = bool(stage.lm.config.tie_word_embeddings)
+    alone = tied and stage.place.is_last and not stage.place.is_first
+    for name, parameter in stage.named_parameters():
+        if not (alone and canonical_name(name) == HEAD):
+            yield parameter
+
+
+def _holders(parameter: nn.Parameter, mesh: Mesh) -> float:
+    """Ranks of the parameter's pipeline stage that hold the same part of it."""
+    ranks = mesh.degrees.world_size / mesh.degrees.pp
+    if not isinstance(parameter, DTensor):
+        return ranks
+    parts = 1
+    for size, placement in zip(parameter.device_mesh.shape, parameter.placements, strict=True):
+        parts *= 1 if isinstance(placement, Replicate) else size
+    return ranks / parts
+
+
+def _trains(parameters: dict[str, nn.Parameter], name: str) -> bool:
+    """Whether the weight at an end of the model is trained: beside adapters it is frozen."""
+    return bool(parameters["lm." + name].requires_grad)
 
 
 def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:

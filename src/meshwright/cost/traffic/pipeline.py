@@ -70,16 +70,15 @@ def tied(job: Job, chunk: Chunk) -> Iterator[Piece]:
 
 
 def sums(job: Job) -> Iterator[Piece]:
-    """What every step sums over all ranks: labels that count, the norm of gradients, the loss."""
+    """What every step sums over all ranks at once: labels that count, squared norm, the loss."""
     if int(world_size(job.plan)) == 1:
         return
-    for part, size in (("labels", 8), ("gradient_norm", 4), ("loss", 4)):
-        yield Piece(
-            axis="world",
-            collective="all_reduce",
-            part=part,
-            calls=1,
-            call_bytes=size,
-            formula=f"one number of {size} B a step",
-            source="train/step.py, train/clip.py",
-        )
+    yield Piece(
+        axis="world",
+        collective="all_reduce",
+        part="sums",
+        calls=1,
+        call_bytes=24,
+        formula="labels that count, squared norm of the gradients and loss, 8 B each, once a step",
+        source="train/step.py",
+    )

@@ -20,14 +20,14 @@ from meshwright.train import optimizer as optimizers
 from meshwright.train.adapters.fake import fake_tensors, fake_world
 from meshwright.train.adapters.gathered import gathered_parameters
 from meshwright.train.assemble import assemble
-from meshwright.train.clip import clip, gradient_norm
+from meshwright.train.clip import clip, squares
 from meshwright.train.engine import Engine
 from meshwright.train.measure.marks import BACKWARD, FORWARD, UPDATE, Marks
 from meshwright.train.measure.storage import Category, StorageTracker
 from meshwright.train.measure.traffic import Flow, Lane, TrafficTracker
 from meshwright.train.mesh import Mesh
 from meshwright.train.settings import Recipe
-from meshwright.train.step import summed
+from meshwright.train.step import agreed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -190,7 +190,6 @@ def _step(engine: Engine, updates: Any, microbatches: int, *, marks: Marks, reci
     """A training step whose numbers nobody reads, as `step.train_step`; bytes of gradients."""
     marks.traffic.phase = FORWARD
     batches = [_batch(engine) for _ in range(microbatches)]
-    summed(engine, torch.zeros((), dtype=torch.float64))  # the count of labels
     loss = engine.forward_backward(batches, tokens=1.0)
     marks.traffic.phase = UPDATE
     marks.mark(BACKWARD, "last")
@@ -198,9 +197,8 @@ def _step(engine: Engine, updates: Any, microbatches: int, *, marks: Marks, reci
     marks.storage.see_all(gradients, Category.GRADIENTS)
     taken = marks.storage.alive(Category.GRADIENTS)
     del gradients
-    norm = gradient_norm(engine)
-    summed(engine, loss)
-    clip(engine, norm, limit=recipe.clip_norm)
+    agreed(engine, loss, labels=torch.zeros(()), square=squares(engine))
+    clip(engine, 2 * recipe.clip_norm, limit=recipe.clip_norm)
     updates.step()
     updates.zero_grad()
     marks.mark(UPDATE, "step")

@@ -67,8 +67,8 @@ def compare(
             losses.append(_apart(float(summed(engine, share)), expected.losses[step]))
             if step == 0:
                 gradients, missing = _gradients(engine, expected)
-            norm = gradient_norm(engine)
-            norms.append(_apart(float(norm), expected.norms[step]))
+            norm = float(gradient_norm(engine))
+            norms.append(_apart(norm, expected.norms[step]))
             clip(engine, norm, limit=clip_norm)
             optimizers.step()
             optimizers.zero_grad()
