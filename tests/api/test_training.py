@@ -201,6 +201,31 @@ def test_a_folder_with_a_run_is_left_alone(plan_file, tmp_path, monkeypatch):
     assert "--resume" in error.value.hint
 
 
+def test_a_run_at_work_keeps_its_files_when_another_is_refused(plan_file, tmp_path, monkeypatch):
+    from meshwright.train.launch import lock
+
+    monkeypatch.setattr("meshwright.api.training.need_libraries", lambda: None)
+    monkeypatch.setattr(lock, "PATIENCE_S", 0.1)
+    out = tmp_path / "run"
+    names = ("run.json", "plan.toml", "config.json", "summary.json")
+    with lock.held(out / "logs" / "lock-0"):
+        for name in names:
+            (out / name).write_text("{}")
+        with pytest.raises(MeshwrightError, match="another run is at work"):
+            launch(begun(plan_file, tmp_path, resume=True))
+    assert {(out / name).read_text() for name in names} == {"{}"}
+
+
+def test_a_folder_that_cannot_be_written_is_told(plan_file, tmp_path, monkeypatch):
+    monkeypatch.setattr("meshwright.api.training.need_libraries", lambda: None)
+    (tmp_path / "file").write_text("x")
+    start = begun(plan_file, tmp_path)
+    start = replace(start, run=replace(start.run, out=str(tmp_path / "file" / "run")))
+    with pytest.raises(MeshwrightError, match="cannot write into") as error:
+        launch(start)
+    assert error.value.hint == "name another folder with --out"
+
+
 def test_without_torch_it_says_what_to_install(plan_file, tmp_path, monkeypatch):
     monkeypatch.setattr("meshwright.data.needs.find_spec", lambda name: None)
     with pytest.raises(MeshwrightError, match="training needs torch") as error:
@@ -213,6 +238,8 @@ def test_what_is_launched_reads_back(plan_file, tmp_path, monkeypatch):
 
     def supervise(worker, **given):
         called.update(given, worker=worker)
+        given["log_folder"].mkdir(parents=True)
+        given["before"]()
         return 0
 
     monkeypatch.setattr("meshwright.api.training.need_libraries", lambda: None)
@@ -313,9 +340,15 @@ def test_what_the_weights_say_otherwise_is_told_before_a_start(plan_file, tmp_pa
         begun(plan_file, tmp_path, weights=str(tmp_path / "none"))
 
 
+def _written_alone(_worker, **given):
+    given["log_folder"].mkdir(parents=True, exist_ok=True)
+    given["before"]()
+    return 0
+
+
 def test_a_run_keeps_the_configuration_that_it_began_with(plan_file, tmp_path, monkeypatch):
     monkeypatch.setattr("meshwright.api.training.need_libraries", lambda: None)
-    monkeypatch.setattr("meshwright.train.launch.local.supervise", lambda *_, **__: 0)
+    monkeypatch.setattr("meshwright.train.launch.local.supervise", _written_alone)
     start = begun(plan_file, tmp_path)
     launch(start)
     kept = json.loads((tmp_path / "run" / "config.json").read_bytes())

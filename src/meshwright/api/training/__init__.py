@@ -201,10 +201,17 @@ def launch(
     need_libraries()
     check_boards(start.run)
     out = Path(start.run.out)
-    if start.nodes.rank == 0:  # the others find what the first has just written
+    is_first = start.nodes.rank == 0
+    path = out / (SPEC if is_first else f"run-node-{start.nodes.rank}.json")
+
+    def write() -> None:
+        if is_first:  # the others find what the first has just written
+            _refuse_second(out, resume=start.run.resume)
+        spec = prepared(start.job, start.spec, is_first=is_first, tell=on_progress)
+        _write(spec, path, is_first=is_first)
+
+    if is_first:
         _refuse_second(out, resume=start.run.resume)
-    spec = prepared(start.job, start.spec, is_first=start.nodes.rank == 0, tell=on_progress)
-    path = _written(spec, out, nodes=start.nodes)
     hang_s = start.run.guard.hang_s or float("inf")
     code = supervise(
         ("meshwright.train.worker", str(path)),
@@ -218,6 +225,7 @@ def launch(
         log_folder=out / LOGS,
         start=EXECUTE if start.run.device == CUDA else FORK,
         limits=Limits(step_s=hang_s, phase_s=max(hang_s, Limits().phase_s)),
+        before=write,
         on_event=on_event,
     )
     return Trained(code=code, out=out, summary=read_summary(out), findings=start.findings)
@@ -239,13 +247,12 @@ def _refuse_second(out: Path, *, resume: bool) -> None:
         raise MeshwrightError(f"{str(out)!r} is no folder", hint="name another with --out")
 
 
-def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
+def _write(spec: Spec, path: Path, *, is_first: bool) -> None:
     """The file that the ranks of this node read; the first node writes plan and model beside it."""
+    out = path.parent
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / (SPEC if nodes.rank == 0 else f"run-node-{nodes.rank}.json")
         write_spec(spec, path)
-        if nodes.rank == 0:
+        if is_first:
             (out / SUMMARY).unlink(missing_ok=True)
             (out / PLAN).write_text(spec.plan_toml, encoding="utf-8")
             (out / CONFIG).write_bytes(msgspec.json.format(msgspec.json.encode(spec.config)))
@@ -254,7 +261,6 @@ def _written(spec: Spec, out: Path, *, nodes: Nodes) -> Path:
             f"cannot write into {str(out)!r}: {error.strerror or error}",
             hint="name another folder with --out",
         ) from None
-    return path
 
 
 def config_keys(job: Job, given: Job | str | Path) -> Mapping[str, Any]:

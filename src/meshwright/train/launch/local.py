@@ -47,6 +47,7 @@ def supervise(
     log_folder: str | Path,
     start: str = FORK,
     limits: Limits | None = None,
+    before: Callable[[], object] | None = None,
     on_event: Callable[[Event], object] | None = None,
 ) -> int:
     """Runs `worker` (a module and its arguments) on every rank; an exit code of `codes`.
@@ -57,7 +58,8 @@ def supervise(
     second one ends everything at once. All nodes call this with the same `run` and `endpoint`
     ("host:port" of node 0). Ranks that stand still for longer than `limits` are ended and started
     again, as those that fail, `max_restarts` times together. `start` is "fork" for ranks on CPUs,
-    "execute" for GPUs.
+    "execute" for GPUs. `before` is called once the folder is this run's alone: what it writes is
+    read by no other run.
     """
     if nodes > 1 and not (endpoint and run):
         raise _lonely(nodes)
@@ -80,17 +82,20 @@ def supervise(
     variables = rank_environment(
         os.environ, environment or {}, ranks=ranks_per_node, nodes=nodes, log_folder=logs
     )
-    with held(logs / f"lock-{node_rank}") as lock, Asked() as asked, adopting():
-        supervisor = Supervisor(
-            settings,
-            lock=lock,
-            environment=variables,
-            grace_s=grace_s,
-            limits=limits or Limits(),
-            asked=asked,
-            tell=on_event or _silent,
-        )
-        return supervisor.run()
+    with held(logs / f"lock-{node_rank}") as lock:
+        if before is not None:
+            before()
+        with Asked() as asked, adopting():
+            supervisor = Supervisor(
+                settings,
+                lock=lock,
+                environment=variables,
+                grace_s=grace_s,
+                limits=limits or Limits(),
+                asked=asked,
+                tell=on_event or _silent,
+            )
+            return supervisor.run()
 
 
 def _lonely(nodes: int) -> MeshwrightError:

@@ -28,8 +28,7 @@ def held(path: Path) -> Iterator[int]:
 
     MeshwrightError when another run has it. Where the file system has no locks none is held.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = _opened(path)
     try:
         end_s = time.monotonic() + PATIENCE_S
         while not _locked(descriptor):
@@ -42,6 +41,18 @@ def held(path: Path) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _opened(path: Path) -> int:
+    """The descriptor of a file that is made where it is not there."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise MeshwrightError(
+            f"cannot write into {str(path.parent.parent)!r}: {error.strerror or error}",
+            hint="name another folder with --out",
+        ) from None
 
 
 def _locked(descriptor: int) -> bool:
