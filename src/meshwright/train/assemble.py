@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from meshwright.base.noun import dataclass
+from meshwright.train.adapters import float8, lora
 from meshwright.train.adapters.attention import choose
 from meshwright.train.attention.context.making import context_of
-from meshwright.train.parallel import expert, pipeline, recompute, sharding, tensor
+from meshwright.train.model.configuration import model_of
+from meshwright.train.parallel import compiling, expert, pipeline, recompute, sharding, tensor
 from meshwright.train.stage import Slices, Stage
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def bare_model(blueprint: Blueprint) -> nn.Module:
         config._experts_implementation = blueprint.experts
     config.use_cache = False
     with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(config, dtype=blueprint.numbers.parameters)
+        lm = model_of(config, dtype=blueprint.numbers.parameters)
+        lora.apply(lm, blueprint.plan)
     for parameter in lm.parameters():  # routers of deepseek_v3 and glm4_moe are float32 regardless
         parameter.data = parameter.data.to(blueprint.numbers.parameters)
     return lm.train()
@@ -80,6 +82,8 @@ def bare_model(blueprint: Blueprint) -> nn.Module:
 def _stage(blueprint: Blueprint, mesh: Mesh, place: Place, slices: Slices) -> Stage:
     plan = blueprint.plan
     stage = Stage(bare_model(blueprint), place, slices=slices, loss_chunks=int(plan.loss_chunks))
+    if blueprint.numbers.fp8:
+        float8.apply(stage, device_type=mesh.device_type)
     if mesh.size("tp") > 1:
         tensor.apply(
             stage,
@@ -90,10 +94,9 @@ def _stage(blueprint: Blueprint, mesh: Mesh, place: Place, slices: Slices) -> St
         )
     if blueprint.model.is_moe:
         expert.apply(stage, mesh, routing=blueprint.routing)
+    if blueprint.compile:  # inside of what is recomputed: around it nothing would be compiled
+        compiling.apply(stage, device_type=mesh.device_type)
     recompute.apply(stage, plan)
-    if blueprint.compile:
-        for layer in stage.layers:
-            layer.compile()
     sharding.apply(stage, mesh, plan, numbers=blueprint.numbers)
     return stage
 

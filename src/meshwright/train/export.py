@@ -18,6 +18,7 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.data.shards.hashed import creating
 from meshwright.train import safetensors
+from meshwright.train.adapters import lora
 from meshwright.train.adapters.conversion import out_of_model, tied_names
 from meshwright.train.checkpoint.folders import damage_of, latest, steps_in
 from meshwright.train.checkpoint.index import INDEX, key_of, read_index
@@ -27,6 +28,7 @@ from meshwright.train.model.configuration import configuration_from_keys
 from meshwright.train.model.files import INDEX as FILES
 from meshwright.train.model.files import SUFFIX, opener
 from meshwright.train.model.lazy import Pieced
+from meshwright.train.model.merged import Merged
 from meshwright.train.model.twin import twin_of
 from meshwright.train.safetensors import Outline
 
@@ -203,17 +205,32 @@ def _arranged(model: Any, index: Index, checkpoint: Path) -> dict[str, Lazy]:
     """Every tensor to be written, in order; tied ones once."""
     open_file = opener(checkpoint)
     held: dict[str, Lazy] = {}
-    for name in model.state_dict():
+    for name, value in model.state_dict().items():
         if name in tied_names(model):
             continue
         entry = index.tensors.get(WEIGHTS + name)
-        if entry is None:
+        if entry is None or entry.shape != tuple(value.shape):
             raise MeshwrightError(
-                f"{checkpoint} has no {name}, which its own configuration calls for",
+                f"{checkpoint} has no {name} of {list(value.shape)}, which its own configuration "
+                "calls for",
                 hint="export another step",
             )
         held[name] = Pieced(open=open_file, entry=entry, key_of=_key_under(WEIGHTS + name))
-    return out_of_model(model, held)
+    return out_of_model(model, {name: _merged(name, held[name], index, open_file) for name in held})
+
+
+def _merged(name: str, base: Lazy, index: Index, open_file: Callable[[str], Any]) -> Lazy:
+    """The weight with its adapter, where it has one."""
+    pair = lora.adapters_of(name)
+    entries = [index.tensors.get(WEIGHTS + n) for n in pair or ()]
+    if pair is None or not all(entries):
+        return base
+    down, up = (
+        Pieced(open=open_file, entry=entry, key_of=_key_under(WEIGHTS + n))
+        for n, entry in zip(pair, entries, strict=True)
+        if entry is not None
+    )
+    return Merged(base=base, down=down, up=up, scaling=lora.SCALING)
 
 
 def _kept_wide(model: Any, dtype: str | None) -> frozenset[str]:

@@ -26,7 +26,13 @@ class Watchman:
         self.left_out = 0
 
     def check(self, outcome: Outcome, *, step: int) -> None:
-        """Takes note of a step; `Diverged` when it is one too many."""
+        """Takes note of a step; `Diverged` when it is one too many.
+
+        One that the loss scale of fp16 was too large for is left out too, and counts for nothing.
+        """
+        if outcome.overflowed:
+            self.left_out += 1
+            return
         if outcome.updated:
             self.in_a_row = 0
             return

@@ -70,6 +70,7 @@ class Keeper:
             found.folder, self._engine.stages, self._optimizers.parts, is_verified=True
         )
         self._feeder.restore(_mapping(restored.facts, "feed"))
+        self._optimizers.restore(_mapping(restored.facts, "optimizers"))
         self._saved_at = restored.step
         return Began(step=restored.step, folder=found.folder, damage=found.damage)
 
@@ -81,7 +82,10 @@ class Keeper:
         """Writes a checkpoint, behind the next steps where the run says so."""
         if self._saver is None or step == self._saved_at:
             return
-        facts = self._facts | {"feed": self._feeder.state()}
+        facts = self._facts | {
+            "feed": self._feeder.state(),
+            "optimizers": self._optimizers.state(),
+        }
         self._saver.save(state_of(self._engine.stages, self._optimizers.parts), step, facts)
         self._saved_at = step
         if not self._run.saving.asynchronous:

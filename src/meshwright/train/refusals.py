@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding
 from meshwright.model.architecture import Experts
 from meshwright.plan.job import num_microbatches
-from meshwright.plan.plan import ContextParallel, Precision, Schedule
+from meshwright.plan.plan import ContextParallel, Optimizer, Precision, Schedule
 from meshwright.plan.stages import chunks_per_rank
 from meshwright.train.families import layouts, model_type_of
 
@@ -162,31 +163,85 @@ def _precision(job: Job) -> Iterator[Finding]:
             f"products in {precision.name.lower()} are not implemented",
             hint='plan.precision = "fp8" or "bf16"',
         )
-    if int(job.plan.base_weight_bits):
+    if precision == Precision.FP8:
+        yield from _needs("torchao", "plan.precision", "fp8", 'plan.precision = "bf16"')
+        if int(job.plan.tp) > 1:
+            yield _finding(
+                "plan.precision",
+                "fp8",
+                "products in fp8 are not cut over tp",
+                hint='plan.tp = 1, or plan.precision = "bf16"',
+            )
+    if precision == Precision.FP16 and not (job.plan.master_weights or job.plan.param_bytes == 4):
+        yield _finding(
+            "plan.master_weights",
+            False,
+            "updates of fp16 weights vanish: most are below their last digit",
+            hint='plan.master_weights = true, or plan.precision = "bf16"',
+        )
+
+
+def _optimizer(job: Job) -> Iterator[Finding]:
+    """Optimizers of libraries that need not be there."""
+    if int(job.plan.optimizer) == Optimizer.ADAM_8BIT:
+        yield from _needs("torchao", "plan.optimizer", "adam-8bit", 'plan.optimizer = "adam"')
+
+
+def _adapters(job: Job) -> Iterator[Finding]:
+    """LoRA: linear layers of one rank each, and frozen weights in the run's own formats."""
+    plan = job.plan
+    if int(plan.lora_rank):
+        yield from _needs("peft", "plan.lora_rank", int(plan.lora_rank), "plan.lora_rank = 0")
+    if int(plan.lora_rank) and int(plan.tp) > 1:
+        yield _finding(
+            "plan.tp",
+            int(plan.tp),
+            "adapters of layers that are cut over tp are not implemented",
+            hint="plan.tp = 1: frozen weights need no more than FSDP, plan.zero_stage = 3",
+        )
+    if int(plan.base_weight_bits):
         yield _finding(
             "plan.base_weight_bits",
-            int(job.plan.base_weight_bits),
+            int(plan.base_weight_bits),
             "frozen weights of fewer bits (QLoRA) are not implemented",
             hint="plan.base_weight_bits = 0",
         )
 
 
+def _compiled(job: Job) -> Iterator[Finding]:
+    """What torch.compile cannot look into."""
+    if job.plan.compile and float(job.plan.offload_activations):
+        yield _finding(
+            "plan.compile",
+            True,
+            "compiled layers cannot keep what they save on the host",
+            hint="plan.compile = false, or plan.offload_activations = 0",
+        )
+
+
+def _needs(package: str, key: str, value: object, instead: str) -> Iterator[Finding]:
+    """A finding where a library is not installed."""
+    if find_spec(package) is None:
+        message = f"this is done by {package}, which is not installed"
+        yield _finding(key, value, message, hint=f"pip install {package}, or {instead}")
+
+
 def _offload(job: Job) -> Iterator[Finding]:
     """What can be kept on the host is parameters with their optimizer states."""
     plan = job.plan
-    if float(plan.offload_activations):
-        yield _finding(
-            "plan.offload_activations",
-            float(plan.offload_activations),
-            "saved activations cannot be kept on the host",
-            hint='plan.offload_activations = 0; plan.recompute = "full" saves most of them',
-        )
     if float(plan.offload_optimizer) and not plan.offload_params:
         yield _finding(
             "plan.offload_optimizer",
             float(plan.offload_optimizer),
             "optimizer states go to the host together with the parameters, or not at all",
             hint="plan.offload_params = true, or plan.offload_optimizer = 0",
+        )
+    if not 0 <= float(plan.offload_activations) <= 1:
+        yield _finding(
+            "plan.offload_activations",
+            float(plan.offload_activations),
+            "the share of layers that keep what they save on the host lies between 0 and 1",
+            hint="plan.offload_activations = 1",
         )
 
 
@@ -197,6 +252,9 @@ CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (
     _pipeline,
     _experts,
     _precision,
+    _optimizer,
+    _adapters,
+    _compiled,
     _offload,
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
+from meshwright.train import overruled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,4 +35,4 @@ def _multi_token(job: Job) -> Iterator[Finding]:
         )
 
 
-CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (_multi_token,)
+CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (_multi_token, *overruled.CASES)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from meshwright.train.attention.context import Context
     from meshwright.train.span import Span
 
-WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "lm.")
+WRAPPERS = ("_checkpoint_wrapped_module.", "_orig_mod.", "base_layer.", "lm.")
+ADAPTER = ".default.weight"  # peft's name of the one adapter of a layer
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
@@ -131,7 +132,7 @@ def canonical_name(name: str) -> str:
     """The name that transformers gives a parameter, without what wrappers put before it."""
     for wrapper in WRAPPERS:
         name = name.replace(wrapper, "") if wrapper != "lm." else name.removeprefix(wrapper)
-    return name
+    return name.replace(ADAPTER, ".weight")
 
 
 def shared_name(stage: Stage, name: str) -> str:

@@ -82,7 +82,8 @@ def restore(
         raise InvalidInput(damage)
     manifest, index = read_manifest(folder), read_index(folder / INDEX)
     _make_states(optimizers)
-    _drop_untouched(index, modules, optimizers)
+    if manifest.optimizers:  # else it is of weights alone, which is told
+        _drop_untouched(index, modules, optimizers)
     state = state_of(modules, optimizers)
     _refuse(_misfits(state, index, folder))
     random = random_state() if manifest.world_size == dist.get_world_size() else {}
@@ -140,8 +141,6 @@ def _drop_untouched(
 ) -> None:
     """Removes the states of parameters of which the checkpoint has none."""
     kept = {_owner(name) for name in [*index.tensors, *index.values] if name.startswith(OPTIMIZER)}
-    if not kept:  # no optimizer's state at all: that is told, not dropped
-        return
     names = names_of(modules)
     for optimizer in optimizers:
         for parameter in list(optimizer.state):

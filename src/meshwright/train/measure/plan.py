@@ -6,6 +6,7 @@ import logging
 import time
 import warnings
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
@@ -62,7 +63,7 @@ def measure_ranks(
         config=configuration_from_keys(config),
         model=job.model,
         plan=job.plan,
-        numbers=numbers_of(job.plan),
+        numbers=replace(numbers_of(job.plan), fp8=False),  # torchao's layers need a device
         seq_len=job.workload.seq_len,
         cp_slices=slices_for(job.plan),
         routing="balanced",

@@ -19,6 +19,7 @@ import torch
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.train.adapters.initialization import initialize_buffers, recipes_of
+from meshwright.train.adapters.lora import first_value, is_adapter
 from meshwright.train.model.names import name_in
 from meshwright.train.model.share import boxes_of, part_of
 
@@ -78,7 +79,7 @@ def fill_buffers(module: nn.Module) -> None:
 
 
 def _recipe(recipes: dict[str, Recipe], name: str, parameter: Tensor) -> Recipe:
-    recipe = recipes.get(name)
+    recipe = first_value(name, parameter) if is_adapter(name) else recipes.get(name)
     if recipe is None:
         raise MeshwrightError(f"the model's configuration has no parameter {name}")
     if recipe.shape != tuple(parameter.shape):

@@ -15,6 +15,8 @@ import torch
 from meshwright.base.errors import InvalidInput
 from meshwright.base.finding import Finding
 from meshwright.train.adapters.conversion import ignored_patterns, into_model, tied_names
+from meshwright.train.adapters.lora import first_value, is_adapter
+from meshwright.train.model import initial
 from meshwright.train.model.files import tensors_in
 from meshwright.train.model.initial import fill_buffers, materialize
 from meshwright.train.model.names import named_tensors
@@ -38,12 +40,13 @@ def load(
     *,
     device: torch.device | str,
     config: Any = None,
+    seed: int = 0,
 ) -> None:
     """Fills a rank's stages, on meta or empty, from the safetensors in `folder`.
 
     Values are cast to the stages' types. `config` is the whole model's configuration, by default
-    the stages' own. InvalidInput with every tensor that is missing, left over, of another shape or
-    quantized: the same on all ranks.
+    the stages' own. Adapters, which the folder has none of, start by `seed`. InvalidInput with
+    every tensor that is missing, left over, of another shape or quantized: the same on all ranks.
     """
     modules = list(modules)
     sources = sources_in(folder, config or _config(modules[0]))
@@ -52,7 +55,10 @@ def load(
         fill_buffers(module)
         with torch.no_grad():
             for name, tensor in named_tensors(module):
-                fill(tensor, sources[name])
+                if is_adapter(name):
+                    initial.fill(tensor, first_value(name, tensor), seed=seed, name=name)
+                else:
+                    fill(tensor, sources[name])
 
 
 def fill(tensor: Tensor, source: Lazy) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
-    checkpoint_wrapper,
-    offload_wrapper,
-)
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
 from meshwright.plan.plan import Recompute, RecomputeModule
+from meshwright.train.parallel import offload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +24,10 @@ _KEPT = ("scaled_dot_product", "reduce_scatter_tensor", "attention")  # dear one
 
 
 def apply(stage: Stage, plan: Plan) -> None:
-    """Wraps layers, or modules of layers, as the plan's recompute fields say."""
+    """Wraps layers, or modules of layers, as the plan's recompute fields say.
+
+    What a layer saves for its backward pass is kept on the host where the plan says so.
+    """
     kind = Recompute(int(plan.recompute))
     layers = stage.lm.model.layers
     for number, index in enumerate(range(stage.place.first_layer, stage.place.last_layer)):
@@ -34,12 +35,13 @@ def apply(stage: Stage, plan: Plan) -> None:
             layers[index] = checkpoint_wrapper(layers[index], preserve_rng_state=False)
         elif kind == Recompute.SELECTIVE:
             _wrap_modules(layers, index, RecomputeModule(int(plan.recompute_modules)))
-        if float(plan.offload_activations) > 0:
-            layers[index] = offload_wrapper(layers[index])
+    offload.apply(stage.layers, share=float(plan.offload_activations))
 
 
 def _is_covered(number: int, plan: Plan) -> bool:
-    """Whether the stage's layer `number` is recomputed: all, or the first few."""
+    """Whether the stage's layer `number` is recomputed: all, or the first few ("block")."""
+    if plan.recompute_uniform:  # "uniform" groups cover every layer; each is one of its own here
+        return True
     return int(plan.recompute_layers) == 0 or number < int(plan.recompute_layers)
 
 

@@ -33,21 +33,25 @@ if TYPE_CHECKING:
     from meshwright.train.stage import Stage
 
 
-def is_wrapped(mesh: Mesh, numbers: Numbers, *, moe: bool) -> bool:
-    """Whether FSDP2 is needed: several replicas of anything, or layers in another format."""
+def is_wrapped(mesh: Mesh, plan: Plan, *, numbers: Numbers, moe: bool) -> bool:
+    """Whether FSDP2 is needed: several replicas, layers in another format, weights on the host."""
     replicas = mesh.size("efsdp") * mesh.size("dp_replicate") if moe else 1
-    return max(mesh.size("batch"), replicas) > 1 or numbers.mixed
+    several = max(mesh.size("batch"), replicas) > 1
+    cast = numbers.compute is not numbers.parameters
+    return several or cast or bool(plan.offload_params)
 
 
 def apply(stage: Stage, mesh: Mesh, plan: Plan, *, numbers: Numbers) -> None:
     """Shards a stage: experts, embedding, every layer, then what is left (final norm and head)."""
     experts = expert_modules(stage)
-    if not is_wrapped(mesh, numbers, moe=bool(experts)):
+    if not is_wrapped(mesh, plan, numbers=numbers, moe=bool(experts)):
         return
     _allow_views()
-    common = _options(plan, numbers)
+    host = _host(plan, mesh)
+    common = {**_options(numbers), "offload_policy": host}
     keep = is_kept(plan)
-    own = _options(plan, numbers, casts=False)  # routing weights come in fp32, and stay so
+    # routing weights come in fp32, and stay so
+    own = {**_options(numbers, casts=False), "offload_policy": host}
     for module in experts:
         fully_shard(module, mesh=_mesh(mesh, "efsdp"), reshard_after_forward=not keep, **own)
     dense = _mesh(mesh, "fsdp")
@@ -86,15 +90,21 @@ def _mesh(mesh: Mesh, shard: str) -> DeviceMesh:
     return source["dp_replicate", shard]
 
 
-def _options(plan: Plan, numbers: Numbers, *, casts: bool = True) -> dict[str, Any]:
-    """Number formats and offloading; `casts` says whether what comes in is cast too."""
+def _host(plan: Plan, mesh: Mesh) -> OffloadPolicy:
+    """Whether parameters, gradients and optimizer states stay on the host between uses."""
+    if not plan.offload_params:
+        return OffloadPolicy()
+    return CPUOffloadPolicy(pin_memory=mesh.device_type != "cpu")
+
+
+def _options(numbers: Numbers, *, casts: bool = True) -> dict[str, Any]:
+    """Number formats; `casts` says whether what comes in is cast too."""
     policy = MixedPrecisionPolicy(
         param_dtype=numbers.compute if numbers.mixed else None,
         reduce_dtype=numbers.reduce if numbers.mixed else None,
         cast_forward_inputs=numbers.mixed and casts,
     )
-    offload = CPUOffloadPolicy(pin_memory=False) if plan.offload_params else OffloadPolicy()
-    return {"mp_policy": policy, "offload_policy": offload}
+    return {"mp_policy": policy}
 
 
 def before_microbatch(stage: nn.Module, plan: Plan, *, is_last: bool) -> None:
@@ -102,7 +112,7 @@ def before_microbatch(stage: nn.Module, plan: Plan, *, is_last: bool) -> None:
     if not isinstance(stage, FSDPModule):
         return
     stage.set_requires_gradient_sync(is_last or int(plan.zero_stage) >= 2)
-    stage.set_is_last_backward(is_last)
+    stage.set_is_last_backward(is_last or int(plan.zero_stage) >= 2)  # frees what was reduced
     stage.set_reshard_after_backward(is_last or int(plan.zero_stage) >= 3)
 
 

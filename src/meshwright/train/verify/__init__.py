@@ -11,7 +11,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
-from meshwright.plan.plan import Optimizer
 from meshwright.train.verify.shrinking import trials
 
 if TYPE_CHECKING:
@@ -94,9 +93,7 @@ def judge(
     )
     rows = trial.microbatches * int(plan.micro_batch_size) * int(plan.dp)
     data = batches(small, rows=rows, seq_len=SEQ_LEN, steps=steps)
-    expected = reference(
-        small, data, seed=seed, clip_norm=CLIP_NORM, optimizer=Optimizer(int(plan.optimizer))
-    )
+    expected = reference(small, data, seed=seed, clip_norm=CLIP_NORM, plan=plan)
     try:
         found = run_ranks(
             lambda: compare(small, plan, data, expected, seed=seed, clip_norm=CLIP_NORM),

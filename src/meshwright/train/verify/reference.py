@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.nn import functional
-from transformers import AutoModelForCausalLM
 
 from meshwright.base.noun import dataclass
-from meshwright.plan.plan import Optimizer
+from meshwright.plan.plan import Optimizer, Plan
+from meshwright.train.adapters import lora
 from meshwright.train.adapters.attention import choose
+from meshwright.train.model.configuration import model_of
 from meshwright.train.model.initial import initialize
 from meshwright.train.span import Span
+from meshwright.train.stage import canonical_name
 from meshwright.train.step import IGNORED
 from meshwright.train.verify.islands import wide
 from meshwright.train.verify.updating import Updates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor, nn
 
 DTYPE = torch.float64
@@ -69,11 +73,15 @@ def reference(
     *,
     seed: int,
     clip_norm: float,
-    optimizer: Optimizer = Optimizer.ADAM,
+    plan: Plan | None = None,
 ) -> Reference:
-    """Trains a whole model on the batches, one step each, in float64."""
-    lm = _model(config, seed=seed)
-    updates = Updates(lm, optimizer)
+    """Trains a whole model on the batches, one step each, in float64.
+
+    Of `plan` it takes optimizer and adapters, the rest is of no concern to one process.
+    """
+    plan = plan or Plan()
+    lm = _model(config, plan, seed=seed)
+    updates = Updates(lm, Optimizer(int(plan.optimizer)))
     losses: list[float] = []
     norms: list[float] = []
     gradients: dict[str, Tensor] = {}
@@ -81,24 +89,30 @@ def reference(
         loss = _loss(lm, batch)
         loss.backward()
         if not gradients:
-            gradients = {n: p.grad.clone() for n, p in lm.named_parameters() if p.grad is not None}
+            gradients = {n: p.grad.clone() for n, p in _named(lm) if p.grad is not None}
         norms.append(float(torch.nn.utils.clip_grad_norm_(lm.parameters(), clip_norm)))
         losses.append(float(loss.detach()))
         with wide():
             updates.step()
-    parameters = {name: p.detach() for name, p in lm.named_parameters()}
+    parameters = {name: p.detach() for name, p in _named(lm)}
     return Reference(
         losses=tuple(losses), norms=tuple(norms), gradients=gradients, parameters=parameters
     )
 
 
-def _model(config: Any, *, seed: int) -> nn.Module:
+def _named(lm: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    for name, parameter in lm.named_parameters():
+        yield canonical_name(name), parameter
+
+
+def _model(config: Any, plan: Plan, *, seed: int) -> nn.Module:
     """The whole model with the run's first values."""
     config = copy.deepcopy(config)
     choose(config)
     config._experts_implementation = "eager"
     with torch.device("meta"):
-        lm = AutoModelForCausalLM.from_config(config, dtype=DTYPE)
+        lm = model_of(config, dtype=DTYPE)
+        lora.apply(lm, plan)
     for parameter in lm.parameters():  # some routers are float32 regardless
         parameter.data = parameter.data.to(DTYPE)
     lm.to_empty(device="cpu")
