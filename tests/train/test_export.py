@@ -114,6 +114,20 @@ def test_a_folder_is_replaced_only_when_forced_and_only_by_a_whole_one(made, tmp
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 
+def test_a_checkpoint_of_another_size_than_it_says_is_refused(tmp_path):
+    def run():
+        model = runs.started("one")
+        saver = Saver(tmp_path / "run", every=Every(steps=1))
+        keys = {**model.config.to_dict(), "intermediate_size": 96}
+        saver.save(state_of([model]), 5, {"config": keys})
+        saver.close()
+
+    run_ranks(run, 1)
+    with pytest.raises(MeshwrightError, match=r"has no model\S+mlp\S+ of \[96, 32\]"):
+        export(tmp_path / "run", tmp_path / "hf")
+    assert not (tmp_path / "hf").exists()
+
+
 def test_nothing_but_an_earlier_export_is_replaced(made, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(made[0] / "llama", run)
