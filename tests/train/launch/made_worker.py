@@ -38,12 +38,19 @@ def main(arguments: list[str]) -> int:
         dist.all_reduce(total)
         if rank == 0:
             note(folder, f"{attempt} {step} {int(total[0])}")
-            kept.write_text(str(step + 1))
+            keep(kept, step + 1)
         if total[1]:
             return PREEMPTED
     if rank == 0:
         note(folder, "done")
     return 0
+
+
+def keep(path: Path, steps: int) -> None:
+    """Whole or not at all: a rank may be killed at any moment."""
+    partial = path.with_suffix(".part")
+    partial.write_text(str(steps))
+    partial.replace(path)
 
 
 def commit(fault: str, rank: int, step: int, attempt: int) -> None:
