@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.train.checkpoint import Every, Saver, latest, restore, state_of
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from meshwright.base.finding import Finding
     from meshwright.train.checkpoint import Saved
     from meshwright.train.engine import Engine
     from meshwright.train.feeding.feeder import Feeder
@@ -51,6 +51,8 @@ class Keeper:
         self._engine, self._optimizers, self._feeder = engine, optimizers, feeder
         self._saved_at = NEVER
         self._saver = _saver(run.out, run.saving)
+        if self._saver is not None and not optimizers.can_be_saved:
+            raise InvalidInput([_unsaved()])
 
     @property
     def saved(self) -> list[Saved]:
@@ -107,6 +109,15 @@ class Keeper:
             return
         with contextlib.suppress(*((MeshwrightError,) if kind else ())):  # the first error counts
             self._saver.close()
+
+
+def _unsaved() -> Finding:
+    return Finding(
+        message="states of the 8-bit optimizer cannot be saved",
+        key="plan.optimizer",
+        value="adam-8bit",
+        hint='--checkpoint-every -1 --no-save-last, or plan.optimizer = "adam"',
+    )
 
 
 def _saver(out: str, saving: Saving) -> Saver | None:

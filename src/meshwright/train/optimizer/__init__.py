@@ -33,6 +33,11 @@ class Optimizers:
         """What the loss of the next step is multiplied by, 1 where no scaler is needed."""
         return self.scaler.scale if self.scaler is not None else 1.0
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether checkpoints can hold the states: those of torchao's 8-bit AdamW they cannot."""
+        return all(type(part).__module__.split(".")[0] != "torchao" for part in self.parts)
+
     def step(self) -> None:
         """Updates parameters by their gradients."""
         for part in self.parts:

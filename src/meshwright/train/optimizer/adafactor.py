@@ -33,7 +33,7 @@ class Item:
     """
 
     parameter: nn.Parameter
-    states: dict[str, Tensor]
+    states: dict[str, Any]
     cuts: dict[int, tuple[Any, ...]]
     newest: float
     rho: float
@@ -93,7 +93,7 @@ class Adafactor(torch.optim.Optimizer):
         if not states:
             states.update(_first_states(parameter))
         states["step"] += 1
-        step = float(states["step"])
+        step = states["step"]
         return Item(
             parameter=parameter,
             states=states,
@@ -108,12 +108,11 @@ def wide(parameter: Tensor) -> torch.dtype:
     return torch.promote_types(parameter.dtype, torch.float32)
 
 
-def _first_states(parameter: nn.Parameter) -> dict[str, Tensor]:
-    step = torch.zeros(())
+def _first_states(parameter: nn.Parameter) -> dict[str, Any]:
     if parameter.ndim < 2:
-        return {"step": step, "variance": torch.zeros_like(parameter, dtype=wide(parameter))}
+        return {"step": 0, "variance": torch.zeros_like(parameter, dtype=wide(parameter))}
     return {
-        "step": step,
+        "step": 0,
         "row_var": _statistic(parameter, without=parameter.ndim - 1),
         "col_var": _statistic(parameter, without=parameter.ndim - 2),
     }
