@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from meshwright.train.engine import local
+from meshwright.train.model.share import part_of
 
 TINY = 1e-6  # as torch.nn.utils.clip_grad_norm_ adds it
 
@@ -38,7 +38,7 @@ def squares(engine: Engine) -> Tensor:
     alike: dict[tuple[float, torch.device, torch.dtype], list[Tensor]] = {}
     for parameter, holders in engine.counted:
         if parameter.grad is not None:
-            part = local(parameter.grad)
+            part = part_of(parameter.grad)
             alike.setdefault((holders, part.device, part.dtype), []).append(part)
     total = torch.zeros((), device=engine.device, dtype=engine.wide)
     for (holders, _, _), parts in alike.items():
@@ -60,7 +60,7 @@ def clip(engine: Engine, norm: float, *, limit: float, scale: float = 1.0) -> No
     alike: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for _, parameter in engine.named_parameters():
         if parameter.grad is not None:
-            part = local(parameter.grad)
+            part = part_of(parameter.grad)
             alike.setdefault((part.dtype, part.device), []).append(part)
     for parts in alike.values():
         torch._foreach_mul_(parts, factor)

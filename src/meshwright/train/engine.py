@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.distributed.tensor import DTensor, Replicate
 
 from meshwright.plan.plan import Schedule
+from meshwright.train.model.share import part_of
 from meshwright.train.parallel import sharding, tensor
 from meshwright.train.parallel.expert import expert_modules
 from meshwright.train.parallel.pipeline import Pipeline, wide_dtype
@@ -173,7 +174,7 @@ class Engine:
             grads = [p.grad for module in self._experts() for p in module.parameters()]
             for grad in grads:
                 if grad is not None:
-                    local(grad).mul_(scale)
+                    part_of(grad).mul_(scale)
         if self.blueprint.config.tie_word_embeddings and self._stages_in_all() > 1:
             self._sum_tied()
 
@@ -191,7 +192,7 @@ class Engine:
             for name in (EMBEDDING, HEAD)
             if (stage.place.is_first if name == EMBEDDING else stage.place.is_last)
         }
-        mine = [local(p["lm." + name].grad) for name, p in ends.items() if _trains(p, name)]
+        mine = [part_of(p["lm." + name].grad) for name, p in ends.items() if _trains(p, name)]
         if len(mine) == 2:  # both ends on this rank
             total = mine[0] + mine[1]
             mine[0].copy_(total)
@@ -215,12 +216,6 @@ class Engine:
         for work in dist.batch_isend_irecv(ops):
             work.wait()
         return theirs
-
-
-def local(whole: Any) -> Tensor:
-    """This rank's part of a tensor that may be cut over a mesh."""
-    part: Tensor = whole.to_local() if isinstance(whole, DTensor) else whole
-    return part
 
 
 def _own(stage: Stage) -> Iterator[nn.Parameter]:

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from meshwright.base.noun import dataclass
+from meshwright.data.loader.batch import IGNORED
 from meshwright.train.clip import clip, squares
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from meshwright.train.engine import Engine
     from meshwright.train.optimizer import Optimizers
-
-IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

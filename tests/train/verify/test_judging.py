@@ -31,14 +31,15 @@ def test_a_sound_plan_is_exact() -> None:
 
 
 def test_a_gradient_that_is_summed_twice_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from meshwright.train.engine import Engine, local
+    from meshwright.train.engine import Engine
+    from meshwright.train.model.share import part_of
 
     finish = Engine._finish_gradients
 
     def twice(engine: Engine) -> None:
         finish(engine)
         parameters = dict(engine.named_parameters())
-        local(parameters["model.layers.1.mlp.up_proj.weight"].grad).mul_(2)
+        part_of(parameters["model.layers.1.mlp.up_proj.weight"].grad).mul_(2)
 
     monkeypatch.setattr(Engine, "_finish_gradients", twice)
     verdict = _verdict(Plan(dp=2, zero_stage=3))

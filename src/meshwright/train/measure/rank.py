@@ -26,6 +26,7 @@ from meshwright.train.measure.marks import BACKWARD, FORWARD, UPDATE, Marks
 from meshwright.train.measure.storage import Category, StorageTracker
 from meshwright.train.measure.traffic import Flow, Lane, TrafficTracker
 from meshwright.train.mesh import Mesh
+from meshwright.train.model.share import part_of
 from meshwright.train.settings import Recipe
 from meshwright.train.step import agreed
 
@@ -126,8 +127,7 @@ def _give_memory(stage: nn.Module, device: torch.device) -> None:
 
 def _empty(tensor: Any, device: torch.device) -> Any:
     """A tensor like this one on a device; of a DTensor, like this rank's part."""
-    local = tensor.detach().to_local() if isinstance(tensor, DTensor) else tensor
-    empty: Any = torch.empty_like(local, device=device)
+    empty: Any = torch.empty_like(part_of(tensor), device=device)
     if isinstance(tensor, DTensor):
         empty = DTensor.from_local(
             empty,

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
-from torch.distributed.tensor import DTensor
+
+from meshwright.train.adapters.storages import key_of, storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,4 @@ def _back(packed: Tensor | Moved) -> Tensor:
 
 def _storage(tensor: Any) -> int:
     """Which memory a tensor lies in."""
-    part = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
-    address: int = part.untyped_storage().data_ptr()
-    return address
+    return key_of(storage_of(tensor))

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from meshwright.base.noun import dataclass
+from meshwright.data.loader.batch import IGNORED
 from meshwright.plan.plan import Optimizer, Plan
 from meshwright.train.adapters import lora
 from meshwright.train.adapters.attention import choose
@@ -16,7 +17,6 @@ from meshwright.train.model.configuration import model_of
 from meshwright.train.model.initial import initialize
 from meshwright.train.span import Span
 from meshwright.train.stage import canonical_name
-from meshwright.train.step import IGNORED
 from meshwright.train.verify.islands import wide
 from meshwright.train.verify.updating import Updates
 
