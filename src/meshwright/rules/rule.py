@@ -240,7 +240,8 @@ def _wording(name: str, values: tuple[Any, ...]) -> str:
 def _spelled(name: str, value: Any) -> str:
     """A value as files spell it: `full` for `Recompute.FULL`, modules by name."""
     spelled = word(name, value)
-    return "+".join(spelled) if isinstance(spelled, list) else str(spelled)
+    is_set = isinstance(spelled, list) and name != "layout"
+    return "+".join(spelled) if is_set else str(spelled)
 
 
 def mask(job: Job, rules: Iterable[Rule]) -> dict[str, Mask]:

@@ -109,6 +109,9 @@ def _(job: Job) -> str:
     )
 
 
+stated_stages_add_up.fix(always(first_stage_layers=(0,), last_stage_layers=(0,)))
+
+
 @rule(
     "MOD121",
     "Uneven pipeline: a stage's layers not divisible by its chunks",
@@ -231,6 +234,13 @@ def layout_holds_every_layer(job: Job) -> Mask:
 def _(job: Job) -> str:
     layout = job.plan.layout or ()
     return f"the layout holds {sum(layout)} layers, the model {job.model.num_hidden_layers}"
+
+
+@layout_holds_every_layer.fix
+def _(job: Job) -> dict[str, tuple[tuple[int, ...], ...]]:
+    chunks = max(len(job.plan.layout or ()), 1)
+    each, longer = divmod(job.model.num_hidden_layers, chunks)
+    return {"layout": ((each + 1,) * longer + (each,) * (chunks - longer),)}
 
 
 @rule(
