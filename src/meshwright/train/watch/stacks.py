@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 from meshwright.base.pattern import pattern
@@ -40,6 +41,8 @@ def waiting_in(thread: int) -> str:
     """
     frames = sys._current_frames()
     first = frames.pop(thread, None)
+    # a frame that holds itself would keep all of them, activations too, until garbage is collected
+    frames.pop(threading.get_ident(), None)
     others = [f for f in frames.values() if f is not None]
     for frame in (first, *others):
         found = collective_of(frame)
