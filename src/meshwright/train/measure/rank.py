@@ -83,7 +83,7 @@ def read_rank(
     world_size = degrees_of(blueprint.plan).world_size
     with fake_world(world_size=world_size, rank=rank):
         mesh = Mesh(blueprint.plan, device_type="cpu")
-        mesh.batch, mesh.expert, mesh.sequence  # noqa: B018 - made of real tensors
+        mesh.batch, mesh.expert, mesh.sequence, mesh.stage  # noqa: B018 - made of real tensors
         with fake_tensors():
             engine = _engine(blueprint, mesh, places)
             reading = read_steps(engine, microbatches=microbatches, recipe=recipe or Recipe())
