@@ -10,7 +10,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from training_draws import draw, errors, job_of
+from training_draws import Drawn, draw, errors, job_of
+
+from meshwright.plan.plan import Optimizer, Plan, Schedule
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -21,6 +23,24 @@ FIRST = int(os.environ.get("MESHWRIGHT_SEED", "0"))
 FEW, MANY = 40, 700  # seeds; about a third of the plans are legal
 TOLERANCE = 1e-9
 STEPS = 2
+
+
+EMPTY = {
+    "a stage of nothing": Plan(pp=3, schedule=Schedule.GPIPE, layout=(1, 0, 1), zero_stage=3),
+    "a stage that is frozen": Plan(pp=2, schedule=Schedule.GPIPE, layout=(2, 0), lora_rank=3),
+}
+
+
+@pytest.mark.parametrize("kind", [Optimizer.ADAM, Optimizer.SGD_MOMENTUM])
+@pytest.mark.parametrize("case", EMPTY)
+def test_a_rank_need_not_train_anything(case: str, kind: Optimizer) -> None:
+    plan = EMPTY[case].replace(optimizer=int(kind))
+    if int(plan.lora_rank):
+        pytest.importorskip("peft")
+    drawn = Drawn("llama", {"layers": 2}, 16, 4, plan)
+    config, job = job_of(drawn)
+    assert not errors(job)
+    assert max(_worst(config, job, ranks=drawn.ranks).values()) <= TOLERANCE
 
 
 @pytest.mark.nightly
@@ -50,7 +70,7 @@ def _worst(config: Any, job: Any, *, ranks: int) -> dict[str, float]:
 
     work = job.workload
     data = batches(config, rows=work.global_batch_size, seq_len=work.seq_len, steps=STEPS)
-    expected = reference(config, data, seed=0, clip_norm=0.5)
+    expected = reference(config, data, seed=0, clip_norm=0.5, plan=job.plan)
     found = run_ranks(
         lambda: compare(config, job.plan, data, expected, seed=0, clip_norm=0.5), ranks
     )

@@ -13,7 +13,7 @@ from training_cases import FAMILIES, ROUTED
 
 from meshwright.base.finding import Finding, Severity
 from meshwright.plan.file import parse_job
-from meshwright.plan.plan import ContextParallel, Plan, Recompute, Schedule
+from meshwright.plan.plan import ContextParallel, Optimizer, Plan, Recompute, Schedule
 from meshwright.plan.stages import V_SCHEDULES
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def draw(source: Random) -> Drawn:
         **_tensors(source),
         **_context(source, degrees["cp"]),
         **_recomputed(source),
+        **_updated(source),
         **(_experts(source) if family in ROUTED and source.random() < 0.7 else {}),
         micro_batch_size=size,
     )
@@ -194,6 +195,16 @@ def _recomputed(source: Random) -> dict[str, Any]:
             "recompute_uniform": source.random() < 0.3,
         }
     return {"recompute": kind, "recompute_modules": source.choice(_MODULES)}
+
+
+def _updated(source: Random) -> dict[str, Any]:
+    """Half of the plans have AdamW, a fifth of them adapters."""
+    kinds = (Optimizer.ADAM, Optimizer.ADAFACTOR, Optimizer.MUON, Optimizer.SGD_MOMENTUM)
+    return {
+        "optimizer": int(source.choice((Optimizer.ADAM, Optimizer.ADAM, *kinds[1:]))),
+        "lora_rank": source.choice((0, 0, 0, 0, 3)),
+        "lora_all_linear": source.random() < 0.5,
+    }
 
 
 def _experts(source: Random) -> dict[str, Any]:

@@ -75,6 +75,7 @@ def build(engine: Engine, recipe: Recipe) -> Optimizers:
     Every rank of the engine's mesh calls it. MeshwrightError where a library is missing.
     """
     named = [(n, p) for n, p in engine.named_parameters() if p.requires_grad]
-    parts = PARTS[Optimizer(int(engine.plan.optimizer))](named, recipe, engine)
+    make = PARTS[Optimizer(int(engine.plan.optimizer))]
+    parts = make(named, recipe, engine) if named else []  # stages without layers, or all frozen
     scaler = Scaler() if engine.blueprint.numbers.scaled else None
     return Optimizers(parts, scaler=scaler)
