@@ -53,9 +53,9 @@ def _rows() -> dict[str, Any]:
 def _alone(config: Any, rows: dict[str, Any]) -> dict[str, Any]:
     """Gradients of the mean loss, each document in a batch of its own, by transformers' model."""
     from meshwright.train.verify.islands import wide
-    from meshwright.train.verify.reference import _model
+    from meshwright.train.verify.reference import whole_model
 
-    lm = _model(config, seed=0)
+    lm = whole_model(config, seed=0, plan=Plan())
     counted = int((rows["labels"] != -100).sum())
     with wide():
         for row in range(ROWS):

@@ -80,7 +80,7 @@ def reference(
     Of `plan` it takes optimizer and adapters, the rest is of no concern to one process.
     """
     plan = plan or Plan()
-    lm = _model(config, plan, seed=seed)
+    lm = whole_model(config, seed=seed, plan=plan)
     updates = Updates(lm, Optimizer(int(plan.optimizer)))
     losses: list[float] = []
     norms: list[float] = []
@@ -105,8 +105,8 @@ def _named(lm: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
         yield canonical_name(name), parameter
 
 
-def _model(config: Any, plan: Plan, *, seed: int) -> nn.Module:
-    """The whole model with the run's first values."""
+def whole_model(config: Any, *, seed: int, plan: Plan) -> nn.Module:
+    """The whole model with the run's first values and the adapters of `plan`, in float64."""
     config = copy.deepcopy(config)
     choose(config)
     config._experts_implementation = "eager"
