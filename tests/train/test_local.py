@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meshwright.train.launch.processes import gone_within
 from meshwright.train.local import RankFailed, run_ranks
 
 dist = pytest.importorskip("torch.distributed")
@@ -52,3 +56,23 @@ def test_a_rank_that_hangs_is_ended() -> None:
 
     with pytest.raises(RankFailed, match="rank 1 did not answer"):
         run_ranks(one_sleeps, 2, timeout_s=3)
+
+
+def test_ranks_end_with_a_killed_parent(tmp_path: Path) -> None:
+    code = (
+        "import os, sys, time; from pathlib import Path\n"
+        "from meshwright.train.local import run_ranks\n"
+        "def rank(folder):\n"
+        "    (Path(folder) / str(os.getpid())).touch()\n"
+        "    time.sleep(300)\n"
+        "run_ranks(rank, 2, sys.argv[1])\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    end_s = time.monotonic() + 120
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < end_s:
+        time.sleep(0.1)
+    pids = [int(path.name) for path in tmp_path.iterdir()]
+    process.kill()
+    process.wait()
+    assert len(pids) == 2
+    assert gone_within([(pid, "") for pid in pids], 5.0)

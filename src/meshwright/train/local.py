@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.train.launch.processes import die_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,6 +99,8 @@ def _rank(
     import torch
     import torch.distributed as dist
 
+    if parent := multiprocessing.parent_process():
+        die_with(parent.pid or 0)  # a parent that is killed ends nobody by itself
     sender = senders[rank]
     for other in senders[rank + 1 :]:  # else the death of those ranks would go unseen
         other.close()

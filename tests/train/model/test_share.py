@@ -41,6 +41,32 @@ def test_boxes_say_where_every_element_of_a_part_is_from():
     assert all(count > 40 for count in run_ranks(run, 4))
 
 
+@pytest.mark.parametrize("rows", [97, 98, 7, 5])
+def test_parts_of_fsdp_over_tp_need_not_be_even(rows):
+    def run():
+        import torch.distributed as dist
+        from torch import nn
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+        from torch.distributed.tensor.parallel import ColwiseParallel, parallelize_module
+
+        mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("fsdp", "tp"))
+        module = nn.Linear(3, rows, bias=False)
+        whole = torch.arange(3.0 * rows).reshape(rows, 3)
+        with torch.no_grad():
+            module.weight.copy_(whole)
+        parallelize_module(module, mesh["tp"], ColwiseParallel(), src_data_rank=None)
+        fully_shard(module, mesh=mesh["fsdp"])
+        part = part_of(module.weight)
+        for box in boxes_of(module.weight):
+            assert torch.equal(box.of(part), whole[box.whole])
+        held = torch.tensor(sum(box.of(part).numel() for box in boxes_of(module.weight)))
+        dist.all_reduce(held)
+        return int(held)
+
+    assert set(run_ranks(run, 8)) == {3 * rows}
+
+
 def test_partial_sums_have_no_boxes():
     def run():
         from torch.distributed.device_mesh import init_device_mesh

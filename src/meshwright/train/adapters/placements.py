@@ -6,6 +6,7 @@ that other mesh dims, further right, cut d into `split_factor` parts first.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch.distributed.tensor.placement_types import _StridedShard
 from meshwright.base.errors import MeshwrightError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -27,11 +30,30 @@ def cut_dim(placement: Any, ndim: int) -> int | None:
     raise MeshwrightError(f"a parameter or state with the placement {placement} has no parts")
 
 
-def kept(
-    placement: Any, indices: NDArray[np.int64], *, parts: int, place: int
-) -> NDArray[np.int64]:
+def in_order(
+    placements: Sequence[Any], sizes: Sequence[int], ndim: int
+) -> list[tuple[int, int, int]]:
+    """(mesh dim, tensor dim, split factor) of every cut, in the order in which they are made.
+
+    FSDP2 cuts what tensor parallelism has left of a dim, whole or not by its parts, and calls it
+    strided by as many parts: only sizes that divide are the same cut the other way round.
+    """
+    cuts = [(axis, cut_dim(placement, ndim)) for axis, placement in enumerate(placements)]
+    found = [(axis, dim) for axis, dim in cuts if dim is not None]
+    first, last = [], []
+    for axis, dim in found:
+        factor = int(getattr(placements[axis], "split_factor", 1))
+        right = [other for other, same in found if other > axis and same == dim]
+        is_plain = not any(isinstance(placements[other], _StridedShard) for other in right)
+        if factor > 1 and is_plain and factor == math.prod(sizes[other] for other in right):
+            last.append((axis, dim, 1))
+        else:
+            first.append((axis, dim, factor))
+    return [*first, *reversed(last)]
+
+
+def kept(indices: NDArray[np.int64], *, factor: int, parts: int, place: int) -> NDArray[np.int64]:
     """Of `indices` along the cut dim those that the rank at `place` of `parts` holds, in order."""
-    factor = int(placement.split_factor) if isinstance(placement, _StridedShard) else 1
     groups = _chunks(indices, factor)
     return np.concatenate([_chunk(group, parts, place) for group in groups] or [indices[:0]])
 

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
-from meshwright.train.adapters.placements import cut_dim, kept
+from meshwright.train.adapters.placements import in_order, kept
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,12 +73,10 @@ def _indices(tensor: Tensor) -> list[NDArray[np.int64]]:
     if not isinstance(tensor, DTensor):
         return held
     mesh = tensor.device_mesh
-    for axis, placement in enumerate(tensor.placements):
-        dim = cut_dim(placement, len(held))
-        if dim is not None:
-            held[dim] = kept(
-                placement, held[dim], parts=mesh.size(axis), place=mesh.get_local_rank(axis)
-            )
+    sizes = [mesh.size(axis) for axis in range(mesh.ndim)]
+    for axis, dim, factor in in_order(tensor.placements, sizes, len(held)):
+        place = mesh.get_local_rank(axis)
+        held[dim] = kept(held[dim], factor=factor, parts=sizes[axis], place=place)
     return held
 
 
