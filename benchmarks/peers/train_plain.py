@@ -12,14 +12,13 @@ from typing import Any
 
 import torch
 import train_turns as turns
+from torch.distributed.fsdp import fully_shard
 from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 
 def sharded(model: Any) -> Any:
     """FSDP2 over all ranks: every layer, then the rest."""
-    from torch.distributed.fsdp import fully_shard
-
     for layer in model.model.layers:
         fully_shard(layer)
     return fully_shard(model, reshard_after_forward=False)
@@ -28,8 +27,6 @@ def sharded(model: Any) -> Any:
 def main() -> None:
     case = turns.Case(sys.argv[1])
     is_bare = sys.argv[2:] == ["bare"]
-    if case.ranks > 1:
-        import torch.distributed.fsdp
     turn = turns.begin(case.ranks)
     turns.settle(case)
     model = AutoModelForCausalLM.from_pretrained(case.model, attn_implementation="sdpa")
