@@ -360,7 +360,7 @@ def command_starts(folder: Path, asked: Setting) -> dict[str, float]:
         command = [sys.executable, "-m", "meshwright", "train", str(folder / "plan.toml")]
         command += ["--out", str(out), "--steps", "1", "--device", "cpu", "--seed", str(SEED)]
         command += ["--weights", str(folder.parent / "model"), "--no-save-last", "--no-shuffle"]
-        command += ["--checkpoint-every", "-1"]
+        command += ["--checkpoint-every", "-1", "--threads", str(asked.threads)]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began_s = time.time()
         done = subprocess.run(
