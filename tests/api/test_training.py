@@ -157,7 +157,7 @@ def test_on_the_machine_of_the_plan_the_prediction_stands_beside(plan_file, tmp_
     [
         ("global_batch = 8", "global_batch = 12", "does not divide into micro-batches"),
         ("dp = 8", "dp = 4\ncp = 2\nprecision = 'mxfp8'", "products in mxfp8"),
-        ("zero_stage = 3", "zero_stage = 1\noffload_activations = 0.5", "on the host"),
+        ("zero_stage = 3", "zero_stage = 1\noffload_optimizer = 1.0", "go to the host together"),
     ],
 )
 def test_what_the_engine_cannot_do_is_told(tmp_path, old, new, message):

@@ -99,6 +99,9 @@ def _rank(
     import torch
     import torch.distributed as dist
 
+    from meshwright.train.adapters.meshes import forget_meshes
+
+    forget_meshes()
     if parent := multiprocessing.parent_process():
         die_with(parent.pid or 0)  # a parent that is killed ends nobody by itself
     sender = senders[rank]

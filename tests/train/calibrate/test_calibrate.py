@@ -85,7 +85,7 @@ def test_what_is_written_is_what_was_measured(tmp_path, small, ranks):
     assert cluster.num_gpus == ranks
     assert cluster.gpu.curves.threads == 1
     assert cluster.overheads.host_serial
-    assert 1e-6 < cluster.overheads.host_layer_s < 1.0
+    assert 0 < cluster.overheads.host_layer_s < 1.0
     assert (cluster.links[0].curves is not None) == (ranks > 1)
     assert len(said) >= 3
     written = tomllib.loads(path.read_text(encoding="utf-8"))["measured"]

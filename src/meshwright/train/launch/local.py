@@ -85,17 +85,30 @@ def supervise(
     with held(logs / f"lock-{node_rank}") as lock:
         if before is not None:
             before()
-        with Asked() as asked, adopting():
-            supervisor = Supervisor(
-                settings,
-                lock=lock,
-                environment=variables,
-                grace_s=grace_s,
-                limits=limits or Limits(),
-                asked=asked,
-                tell=on_event or _silent,
-            )
-            return supervisor.run()
+        watch = (grace_s, limits or Limits(), on_event or _silent)
+        return _supervised(settings, lock, variables, watch=watch)
+
+
+def _supervised(
+    settings: AgentSettings,
+    lock: int,
+    variables: dict[str, str],
+    *,
+    watch: tuple[float, Limits, Callable[[Event], object]],
+) -> int:
+    """The agent and its ranks to their end, what they leave behind included."""
+    grace_s, limits, tell = watch
+    with Asked() as asked, adopting():
+        supervisor = Supervisor(
+            settings,
+            lock=lock,
+            environment=variables,
+            grace_s=grace_s,
+            limits=limits,
+            asked=asked,
+            tell=tell,
+        )
+        return supervisor.run()
 
 
 def _lonely(nodes: int) -> MeshwrightError:
