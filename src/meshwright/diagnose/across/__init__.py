@@ -1,0 +1,1 @@
+"""Ranks beside each other: waits apart from transfers, clocks, stragglers, links, axes."""

@@ -1,0 +1,1 @@
+"""Efficiencies of a machine out of its traces: GEMM, attention, collectives."""

@@ -1,0 +1,1 @@
+"""NCCL's debug logs and PyTorch's memory snapshots."""

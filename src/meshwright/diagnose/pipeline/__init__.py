@@ -1,0 +1,1 @@
+"""Traces of whole operations of a pipeline, and their what-if replay."""
