@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from dataclasses import replace
@@ -25,6 +26,7 @@ from meshwright.train.settings import (  # noqa: E402
     Telling,
 )
 from meshwright.train.telling.metrics import METRICS, read_metrics  # noqa: E402
+from meshwright.train.telling.profiling import FEEDING  # noqa: E402
 from meshwright.train.telling.summary import read_summary  # noqa: E402
 from meshwright.train.watch.heart import Heart  # noqa: E402
 from meshwright.train.watch.signals import Stop  # noqa: E402
@@ -246,9 +248,12 @@ def test_a_window_of_steps_is_traced_by_every_rank(tmp_path):
     traces = sorted(path.name for path in (tmp_path / "traces").iterdir())
     assert traces == [f"steps-2-3.rank-{r}.json.gz" for r in (0, 1)]
     with gzip.open(tmp_path / "traces" / traces[0]) as file:
-        events = json.load(file)["traceEvents"]
-    names = {event.get("name") for event in events}
-    assert "aten::mm" in names
+        trace = json.load(file)
+    own = trace["meshwright"]
+    assert own["computes_on"] == "cpu"
+    assert base64.b64decode(own["plan_toml_base64"]).decode() == spec.plan_toml
+    names = {event.get("name") for event in trace["traceEvents"]}
+    assert {"aten::mm", FEEDING} <= names
     steps = sorted(name for name in names if str(name).startswith("ProfilerStep#"))
     assert steps == ["ProfilerStep#2", "ProfilerStep#3"]
     assert list((tmp_path / "tensorboard").glob("events.out.tfevents.*"))

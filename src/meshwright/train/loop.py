@@ -13,6 +13,7 @@ from meshwright.train.memory import peak_bytes
 from meshwright.train.optimizer.rates import rate
 from meshwright.train.preparing import prepare
 from meshwright.train.step import train_step
+from meshwright.train.telling.profiling import EVALUATING, FEEDING, SAVING, mark
 
 if TYPE_CHECKING:
     import torch
@@ -48,21 +49,22 @@ def _step(t: Training, step: int, *, device: torch.device, is_asked: bool) -> bo
     t.profiling.before(step)
     share = rate(t.run.recipe, step=step - 1, steps=t.run.steps)
     t.optimizers.scale_learning_rate(share)
-    fed = t.feeder.next()
+    with mark(FEEDING):
+        fed = t.feeder.next()
     t.agreement.say(stop=is_asked, wait_s=fed.wait_s, memory_bytes=peak_bytes(device))
     outcome = train_step(
         t.engine, t.optimizers, fed.micro_batches, clip_norm=t.run.recipe.clip_norm
     )
     heard = t.agreement.hear()
-    t.profiling.after(step)
     measured = t.progress.measured(step, outcome=outcome, fed=fed, heard=heard, share=share)
     t.watchman.check(outcome, step=step)
     if t.evaluation.is_due(step):
-        with t.heart.phase("evaluating"):
+        with t.heart.phase("evaluating"), mark(EVALUATING):
             measured = t.progress.evaluated(measured, t.evaluation.loss())
     if t.keeper.is_due(step) or heard.stop:
-        with t.heart.phase("saving"):
+        with t.heart.phase("saving"), mark(SAVING):
             t.keeper.save(step)
             measured = t.progress.saved(measured)
+    t.profiling.after(step)
     t.progress.tell(measured)
     return heard.stop

@@ -88,7 +88,7 @@ def prepare(spec: Spec, *, device: torch.device, heart: Heart, attempt: int) -> 
         keeper=keeper,
         agreement=Agreement(),
         watchman=Watchman(run.guard),
-        profiling=Profiling(run, rank=dist.get_rank()),
+        profiling=Profiling(spec, device=device, rank=dist.get_rank()),
         progress=progress,
         heart=heart,
         began=began,
