@@ -65,6 +65,7 @@ def _step(t: Training, step: int, *, device: torch.device, is_asked: bool) -> bo
         with t.heart.phase("saving"), mark(SAVING):
             t.keeper.save(step)
             measured = t.progress.saved(measured)
-    t.profiling.after(step)
+    if t.profiling.after(step):
+        t.progress.forget()
     t.progress.tell(measured)
     return heard.stop

@@ -61,13 +61,15 @@ class Profiling:
             self._mark = torch.profiler.record_function(f"ProfilerStep#{step}")
             self._mark.__enter__()
 
-    def after(self, step: int) -> None:
-        """Ends the mark of a step; writes the trace after the last one of the window."""
+    def after(self, step: int) -> bool:
+        """Ends the mark of a step; writes the trace after the window's last one, and says so."""
         if self._profiler is None:
-            return
+            return False
         self._mark.__exit__(None, None, None)
-        if step >= self._window[1]:
-            self.close()
+        if step < self._window[1]:
+            return False
+        self.close()
+        return True
 
     def close(self) -> None:
         """Writes what was recorded, also where the run ends inside the window."""

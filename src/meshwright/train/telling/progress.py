@@ -86,6 +86,10 @@ class Progress:
         """With the time that a checkpoint has held training up until now."""
         return replace(record, save_s=self._lap())
 
+    def forget(self) -> None:
+        """What took time until now belongs to no step: a trace was written."""
+        self._lap()
+
     def tell(self, record: Record) -> None:
         """Hands a record on."""
         self._step = record.step
