@@ -1,0 +1,1 @@
+"""Runs that compute on the host: what its threads did, as if it were a device's work."""
