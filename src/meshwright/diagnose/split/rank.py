@@ -1,0 +1,133 @@
+"""One rank's trace, accounted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from meshwright.diagnose.rank import Rank
+from meshwright.diagnose.split.attribution import DATALOADER, MALLOC, attribution_of, lost_shares
+from meshwright.diagnose.split.host import HostWork, host_of, host_record
+from meshwright.diagnose.split.idle import idle_cause
+from meshwright.diagnose.split.principal import principal_of
+from meshwright.diagnose.split.steps import Steps, device_steps, host_steps, steps_of
+from meshwright.diagnose.split.unions import one_window, unions_of
+from meshwright.diagnose.split.work import Work, work_of
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.rank import Step, Unions
+    from meshwright.diagnose.trace.columns import Trace
+
+BY_STEPS = "first ProfilerStep start to last ProfilerStep end"
+BY_DEVICE = "first device event start to last device event end"
+
+
+def rank_of(trace: Trace) -> Rank:
+    """What is kept of a rank: its steps, split, attribution, kernels, collectives and figures.
+
+    Times are microseconds, exact to the nanosecond. A trace without device events has only the
+    host's figures, and "no_gpu_events" for a principal.
+    """
+    work = work_of(trace)
+    steps = steps_of(trace, work)
+    host = host_of(trace)
+    held = _described(trace) | _steps(trace, steps)
+    if len(trace.device) == 0:
+        return Rank(**held, principal="no_gpu_events", cpu=host_record(host, work.busy))
+    return Rank(**held, **_split(trace, work, steps, host))
+
+
+def _described(trace: Trace) -> dict[str, Any]:
+    """What the file says of itself."""
+    meta = trace.meta
+    return {
+        "file": trace.file,
+        "file_bytes": trace.file_bytes,
+        "json_bytes": trace.json_bytes,
+        "events": trace.events,
+        "device_events": len(trace.device),
+        "bad_events": trace.bad_events,
+        "meta": meta,
+        "left": trace.left,
+        "gpu": meta.gpu,
+        "rank": meta.rank,
+        "world_size": meta.world_size,
+        "backend": meta.backend,
+        "nccl_version": meta.nccl_version,
+        "computes_on": "device",
+        "device_pids": dict(Counter(map(str, trace.device.device.tolist())).most_common()),
+        "streams": _streams(trace),
+    }
+
+
+def _streams(trace: Trace) -> dict[str, int]:
+    pairs = zip(trace.device.device.tolist(), trace.device.stream.tolist(), strict=True)
+    return dict(Counter(f"{device}/{stream}" for device, stream in pairs).most_common())
+
+
+def _steps(trace: Trace, steps: Steps) -> dict[str, Any]:
+    """Steps by the host's clock."""
+    by_host = host_steps(steps, trace.origin_ns)
+    return {"cpu_steps": by_host, "step_time_us_median": _median(by_host)}
+
+
+def _median(steps: tuple[Step, ...]) -> float | None:
+    return median(step.dur_us for step in steps) if steps else None
+
+
+def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, Any]:
+    """Everything that needs device events."""
+    owners = ((DATALOADER, host.dataloader.spans), (MALLOC, host.malloc_free.spans))
+    attribution = attribution_of(trace, work, owners, window=_window(trace, steps))
+    lost = lost_shares(attribution.parts_pct)
+    principal, second = principal_of(lost)
+    return {
+        **_windows(trace, work, steps),
+        "idle_cause": idle_cause(trace, work),
+        "cpu": host_record(host, work.busy),
+        "attribution": attribution,
+        "lost_shares_pct": lost,
+        "principal": principal,
+        "second": second,
+    }
+
+
+def _window(trace: Trace, steps: Steps) -> tuple[str, int, int]:
+    """The window that is attributed: of the steps, else of the device."""
+    if len(steps):
+        return BY_STEPS, int(steps.start_ns[0]), int(steps.end_ns.max())
+    return BY_DEVICE, int(trace.device.start_ns[0]), int(trace.device.end_ns.max())
+
+
+def _windows(trace: Trace, work: Work, steps: Steps) -> dict[str, Any]:
+    """Unions of the span of the device, of all steps and of each step; the device's steps."""
+    origin = trace.origin_ns
+    span = one_window(int(trace.device.start_ns[0]), int(trace.device.end_ns.max()))
+    held: dict[str, Any] = {"gpu_span": unions_of(work, *span, origin_ns=origin)[0]}
+    if not len(steps):
+        return held
+    by_device = device_steps(steps, origin)
+    return held | {
+        "step_window": _step_window(work, steps, origin),
+        "per_step": unions_of(
+            work, steps.start_ns, steps.end_ns, origin_ns=origin, names=steps.names
+        ),
+        "device_steps": by_device,
+        "device_step_time_us_median": _median(by_device),
+        "device_events_without_launch_in_trace": int((work.call < 0).sum()),
+        "device_events_launched_outside_steps": int(
+            ((work.call >= 0) & (steps.of_event < 0)).sum()
+        ),
+    }
+
+
+def _step_window(work: Work, steps: Steps, origin: int) -> Unions:
+    from dataclasses import replace
+
+    window = one_window(int(steps.start_ns[0]), int(steps.end_ns.max()))
+    (found,) = unions_of(work, *window, origin_ns=origin)
+    return replace(found, n_steps=len(steps))
+
+
+__all__ = ["rank_of"]
