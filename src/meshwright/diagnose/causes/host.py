@@ -1,0 +1,131 @@
+"""Causes on the host: waits for the device, stalls, the profiler, traces that tell little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us
+from meshwright.diagnose.causes.levers import lever
+from meshwright.diagnose.causes.model import SMALL_KERNEL_US, late_us, usual_kernel_us
+from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
+from meshwright.diagnose.causes.rule import Found, cause
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.causes.case import Case
+
+HOST = "host"
+LATE_SHARE = 0.1
+WORTH = 0.03
+UNKNOWN = "idle_unknown_launch_not_in_trace"
+UNFIT_SHARE = 0.1
+
+
+@cause(
+    "HST908",
+    "The host launches late, and not for small kernels",
+    kind=HOST,
+    source="NVIDIA Nsight Systems: GPU gaps; XPUTimer (arXiv 2502.05413): issue latency",
+    said_by=(
+        "DAT903",
+        "HST901",
+        "HST902",
+        "HST903",
+        "HST904",
+        "HST905",
+        "HST906",
+        "MOD901",
+        "MOD909",
+        "CMP911",
+    ),
+)
+def late_host(case: Case) -> Found | None:
+    """The device waits for its next kernel although kernels are long enough to hide launches.
+
+    Shown by: idle gaps that end with a kernel launched after the gap began, and a median kernel
+    above 20 us. Something on the host takes long between launches: Python code, locks, logging, a
+    busy CPU. Do: profile the host with stacks; bind to the GPU's NUMA node; move work off the loop.
+    """
+    kernel_us = usual_kernel_us(case)
+    if case.share(*LATE) < LATE_SHARE or (kernel_us is not None and kernel_us <= SMALL_KERNEL_US):
+        return None
+    return Found(
+        message=f"The device waits {time(late_us(case))} of each step for its host.",
+        proofs=(of_parts(case, *LATE, what="launches come late"),),
+        lever=lever(
+            case,
+            "find what the host does between launches: profile with_stack over a few steps",
+            changes={"cuda_graph": True},
+            free="host_launch",
+        ),
+        takes_us={name: case.part_us(name) for name in LATE},
+        confidence="medium",
+    )
+
+
+@cause(
+    "HST901",
+    "The host waits for the device within the step",
+    kind=HOST,
+    source="PyTorch performance tuning guide: avoid unnecessary CPU-GPU synchronization",
+)
+def synchronising_calls(case: Case) -> Found | None:
+    """A call such as .item(), .cpu() or cudaDeviceSynchronize stops the host until all is done.
+
+    Shown by: such calls, after which the device idles until the host has launched again.
+    Costs: that idle time. Do: keep values on the device, read the loss every N steps,
+    non_blocking copies, no boolean of a tensor in Python.
+    """
+    us, calls = fact_us(case, "sync_idle_us"), calls_a_step(case, "sync_calls")
+    if us is None or case.of_step(us) < WORTH or not calls:
+        return None
+    first = min(us, case.part_us(LATE[0]))
+    return Found(
+        message=f"{calls:,.0f} waits for the device a step leave it idle for {time(us)}.",
+        proofs=(
+            of_parts(
+                case,
+                *LATE,
+                what="launches come late",
+                events=("aten::item", "cudaStreamSynchronize", "cudaDeviceSynchronize"),
+            ),
+        ),
+        lever=lever(
+            case,
+            "keep values on the device; read loss and norms every some steps",
+            free="host_launch",
+        ),
+        takes_us={LATE[0]: first, LATE[1]: min(us - first, case.part_us(LATE[1]))},
+    )
+
+
+@cause(
+    "HST909",
+    "The trace does not tell why the device idles",
+    kind=HOST,
+    source="kineto: events of the first steps can miss; pytorch#192021",
+)
+def unfit_trace(case: Case) -> Found | None:
+    """Kernels have no launch in the trace, so nothing says what they waited for.
+
+    Shown by: more than a tenth of the step idle before such kernels: sampled or cut traces, a
+    profiler that started without warm-up. Do: trace again with warm-up, several whole steps, and
+    all ranks; `meshwright train --profile` does.
+    """
+    if case.share(UNKNOWN) < UNFIT_SHARE:
+        return None
+    count = sum(r.device_events_without_launch_in_trace for r in case.ranks)
+    return Found(
+        message=f"{time(case.part_us(UNKNOWN))} of each step are idle for a reason that the trace "
+        "does not hold.",
+        proofs=(
+            of_parts(case, UNKNOWN, what="idle before kernels without a launch"),
+            of_ranks(f"{count:,} device events have no launch in the trace", ()),
+        ),
+        lever=lever(
+            case,
+            "trace again: schedule(wait, warmup, active of 3 or more), all ranks",
+            command="meshwright train --profile",
+        ),
+        takes_us={UNKNOWN: case.part_us(UNKNOWN)},
+        confidence="low",
+    )

@@ -1,0 +1,104 @@
+"""Which causes are told: every rule is asked, time that several claim goes to the most specific."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.diagnose.causes.case import case_of
+from meshwright.diagnose.causes.rule import all_causes, has_evidence
+from meshwright.diagnose.diagnosis import Cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from meshwright.diagnose.causes.case import Case
+    from meshwright.diagnose.causes.rule import CauseRule, Found
+    from meshwright.diagnose.diagnosis import Evidence, Lever
+
+LEAST_SHARE = 0.01  # of the step: less is not worth a sentence
+LEAST_LEFT = 0.5  # of what a rule claimed: with less left, others have said it
+_LOWER = {"high": "medium", "medium": "low", "low": "low"}
+
+
+def causes(evidence: Evidence) -> tuple[Cause, ...]:
+    """What costs the run time, by the time that could be had back, most first.
+
+    Their `lost_us` add up to no more than what a step loses. Causes that cost no time now (a
+    warning, a trace that is unfit) come last.
+    """
+    case = case_of(evidence)
+    found = asked(case, all_causes())
+    told = [_cause(case, rule, what) for rule, what in _shared_out(case, found)]
+    return tuple(sorted(told, key=lambda c: (-recoverable_us(c), -c.lost_us, c.code)))
+
+
+def asked(case: Case, rules: Iterable[CauseRule]) -> list[tuple[CauseRule, Found]]:
+    """What each rule that has its evidence found."""
+    answers = ((rule, rule.condition(case)) for rule in rules if has_evidence(rule, case))
+    return [(rule, found) for rule, found in answers if found is not None]
+
+
+def recoverable_us(cause: Cause) -> float:
+    """What a step would gain: as far as that is known, else all that is lost."""
+    gain_s = cause.lever.gain_s
+    return cause.lost_us if gain_s is None else min(cause.lost_us, 1e6 * gain_s)
+
+
+def _shared_out(
+    case: Case, found: Sequence[tuple[CauseRule, Found]]
+) -> Iterator[tuple[CauseRule, Found]]:
+    """Each finding with what the more specific ones left it, but for those left with little."""
+    left = dict(case.parts_us)
+    for rule, what in _most_specific_first(found):
+        if not what.takes_us:
+            yield rule, what
+            continue
+        wanted = sum(what.takes_us.values())
+        taken = {name: min(us, left.get(name, 0.0)) for name, us in what.takes_us.items()}
+        total = sum(taken.values())
+        if total < LEAST_SHARE * case.step_us or total < LEAST_LEFT * wanted:
+            continue
+        for name, us in taken.items():
+            left[name] -= us
+        yield rule, replace(what, takes_us=taken)
+
+
+def _most_specific_first(
+    found: Sequence[tuple[CauseRule, Found]],
+) -> list[tuple[CauseRule, Found]]:
+    """Findings after all those that say the same better; else by what they claim, most first."""
+    waiting = sorted(found, key=lambda pair: (-sum(pair[1].takes_us.values()), pair[0].code))
+    ordered: list[tuple[CauseRule, Found]] = []
+    while waiting:
+        codes = {rule.code for rule, _ in waiting}
+        free = next((p for p in waiting if not codes.intersection(p[0].said_by)), waiting[0])
+        waiting.remove(free)
+        ordered.append(free)
+    return ordered
+
+
+def _cause(case: Case, rule: CauseRule, found: Found) -> Cause:
+    lost_us = sum(found.takes_us.values())
+    guards = (*case.guards, *found.guards)
+    return Cause(
+        code=rule.code,
+        title=rule.title,
+        kind=rule.kind,
+        lost_us=lost_us,
+        share=case.of_step(lost_us),
+        message=found.message,
+        evidence=found.proofs,
+        lever=_at_most(found.lever, lost_us),
+        ranks=found.ranks,
+        confidence=_LOWER[found.confidence] if guards else found.confidence,
+        source=found.cite or rule.source,
+        guards=guards,
+    )
+
+
+def _at_most(lever: Lever, lost_us: float) -> Lever:
+    """A lever whose gain is only what is lost, where nothing better is known."""
+    if lever.gain_s is None and lost_us:
+        return replace(lever, gain_s=lost_us / 1e6, basis="the share that is lost")
+    return lever

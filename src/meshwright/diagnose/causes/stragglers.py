@@ -1,0 +1,72 @@
+"""Waits of ranks for each other: for whom, and how much of a step they are."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from meshwright.base.noun import dataclass
+from meshwright.diagnose.causes.case import number_of, steps_of
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.causes.case import Case
+
+MUCH_WAITING = 0.05  # of the step, for one reason
+MOSTLY = 0.35  # of all waiting, for the ranks of one reason: among eight equal ranks each has 0.125
+NAMED = 0.1  # of all waiting: a rank with less is not named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waited:
+    """Ranks that others wait for, for one reason; `us` is what of a step the others wait."""
+
+    ranks: tuple[int, ...]
+    us: float
+    share: float  # of all waiting
+    over_median: float  # their own work between collectives over that of the others
+
+
+def wait_us(case: Case) -> float:
+    """What a rank waits for others in collectives of one step, mean over ranks; 0 unknown.
+
+    Never more than the communication that stands exposed: a wait beside compute costs nothing.
+    """
+    across = case.across
+    if across is None or not across.wait_us_by_rank:
+        return 0.0
+    steps = {number_of(r, n): steps_of(r) for n, r in enumerate(case.ranks)}
+    waits = zip(across.ranks, across.wait_us_by_rank, strict=True)
+    mean = fmean(us / steps.get(rank, 1) for rank, us in waits)
+    return min(mean, case.part_us("exposed_comm"))
+
+
+def waited_for(case: Case, *reasons: str) -> Waited | None:
+    """The ranks that hold the others up for one of these reasons; None where they do not."""
+    across = case.across
+    if across is None or across.straggler_rotates:
+        return None
+    found = [s for s in across.stragglers if s.because in reasons and s.share > 0]
+    share = min(1.0, sum(s.share for s in found))
+    us = share * wait_us(case)
+    if share < MOSTLY or case.of_step(us) < MUCH_WAITING:
+        return None
+    worst = [s for s in found if s.share >= NAMED] or found
+    return Waited(
+        ranks=tuple(sorted(s.rank for s in worst)),
+        us=us,
+        share=share,
+        over_median=max(s.over_median for s in worst),
+    )
+
+
+def ranks_in_words(ranks: tuple[int, ...]) -> str:
+    """ "rank 7", "ranks 4, 5 and 6", "ranks 0, 8, 16 and 29 more"."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > _SHOWN:
+        shown = ", ".join(map(str, ranks[:_SHOWN]))
+        return f"ranks {shown} and {len(ranks) - _SHOWN} more"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+_SHOWN = 6
