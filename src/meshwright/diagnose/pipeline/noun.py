@@ -10,6 +10,8 @@ from meshwright.base.noun import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.diagnose.trace.columns import Left
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
@@ -27,9 +29,16 @@ class Pipeline:
     """What a trace of operations says. Field names are those of the record.
 
     `slowdown` is the step over the one with every operation at the mean of its kind; `ms` and `mw`
-    the shares of it that the last stage and the slowest workers explain (arXiv 2505.05713).
+    what the last stage and the slowest workers explain of it (arXiv 2505.05713): trem, tadd, tori,
+    tideal in seconds, rem, add, Ms or Mw as shares. `replay_us` is the median of the replayed
+    steps: measured less replayed is gaps between operations. `what_if_us` is the step with one
+    thing changed, by words: "last stage as fast as the rest", "stage 2 as fast as the rest",
+    "worker pp 0 dp 3 at the median", "the 4 slowest workers at the median", "stages alike",
+    "microbatches alike", "pp communication free", "dp communication free", "no pipeline bubble",
+    "no gaps between operations", "every operation at the mean of its kind". `slowest_workers` are
+    the (pp, dp) that `mw` means.
     `chart` has the operations of one median step, for the timeline: (worker, kind, microbatch,
-    start_us, dur_us).
+    start_us, dur_us); `chart_step` is its number.
     """
 
     source: str  # "operations" or "iterations"
@@ -54,8 +63,12 @@ class Pipeline:
     ms: Mapping[str, float] = field(default_factory=dict)
     mw: Mapping[str, float] = field(default_factory=dict)
     what_if_us: Mapping[str, float] = field(default_factory=dict)
+    replay_us: float | None = None
+    slowest_workers: tuple[tuple[int, int], ...] = ()
     chart: tuple[tuple[str, str, int, float, float], ...] = ()
+    chart_step: int | None = None
     principal: str = ""
     ranks: Mapping[str, Any] = field(
         default_factory=dict
     )  # per rank and iteration, of "iterations"
+    left: tuple[Left, ...] = ()
