@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from meshwright.report.diagnosis.schema import schema
+from meshwright.report.machine import indented
 from reference import pages
 from transcripts import rerun
 
@@ -26,6 +28,7 @@ def wanted() -> Iterator[tuple[Path, str]]:
     """Every generated file with the text that it should have."""
     for name, text in pages().items():
         yield REFERENCE / f"{name}.md", text
+    yield REFERENCE / "diagnose-schema.json", indented(schema())
     for path in (ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))):
         yield path, rerun(path.read_text(encoding="utf-8"))
 

@@ -45,6 +45,7 @@ __all__ = [
     "check_files",
     "cluster",
     "convert_files",
+    "diagnose",
     "load_model",
     "plan",
     "predict",
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
         predict,
         read_job,
     )
+    from meshwright.api.diagnosing import diagnose
     from meshwright.api.training import train
     from meshwright.base.errors import MeshwrightError
     from meshwright.base.finding import Finding
@@ -76,7 +78,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first asked for (PEP 562)."""
-    if name in ("plan", "train"):  # packages that can be called
+    if name in ("diagnose", "plan", "train"):  # packages that can be called
         return import_module(f"meshwright.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -34,6 +34,7 @@ COMMANDS = {  # name: where it is defined, and its line in the help, which needs
     "calibrate": ("meshwright.cli.calibrate", "Measure this machine for predictions."),
     "verify": ("meshwright.cli.verify", "Prove a plan exact on a few processes, without a GPU."),
     "train": ("meshwright.cli.train", "Train a model under a plan: start, resume, watch."),
+    "diagnose": ("meshwright.cli.diagnose", "Why a run is slow: from its traces to the cause."),
     "validate": ("meshwright.evidence.command", "Compare predictions with published runs."),
     "fit": ("meshwright.evidence.command", "Refit the efficiencies to measurements."),
 }

@@ -1,0 +1,37 @@
+"""The answer: what the evidence amounts to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from meshwright.api.diagnosing.later import verb
+from meshwright.diagnose.causes.case import case_of
+from meshwright.diagnose.causes.judge import causes
+from meshwright.diagnose.causes.telling import lost_us, principal, step_us, summary
+from meshwright.diagnose.diagnosis import Diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from meshwright.diagnose.diagnosis import Evidence
+    from meshwright.diagnose.trace.columns import Left
+
+
+def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left]) -> Diagnosis:
+    """The diagnosis of the evidence: promises kept or not, causes, and the answer in sentences."""
+    if evidence.job is not None and (promises := verb("causes.plan", "promises")):
+        evidence = replace(evidence, promises=promises(evidence))
+    found = causes(evidence)
+    first, second = principal(evidence, found)
+    return Diagnosis(
+        summary=summary(evidence, found),
+        step_us=step_us(evidence),
+        lost_us=lost_us(evidence, found),
+        principal=first,
+        second=second,
+        evidence=evidence,
+        causes=found,
+        guards=tuple(dict.fromkeys((*guards, *case_of(evidence).guards))),
+        left=tuple(left),
+    )

@@ -1,0 +1,121 @@
+"""What was given, sorted by what it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from meshwright.api.diagnosing.later import verb
+from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.finding import Finding
+from meshwright.base.noun import dataclass
+from meshwright.base.words import shown
+from meshwright.diagnose.trace.columns import Left
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+PICKLED = "it is a pickle, which may run code when it is read"
+UNPICKLE = (
+    "write it as JSON where it was made: json.dump(torch.cuda.memory._snapshot(), open('snap.json',"
+    " 'w'), default=str)"
+)
+UNKNOWN = "it is no trace, metrics file, memory snapshot or NCCL log that is known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """Files by what they are; `left` are those that nothing can be read from."""
+
+    kineto: tuple[Path, ...] = ()
+    pipelines: tuple[Path, ...] = ()
+    metrics: tuple[Path, ...] = ()
+    snapshots: tuple[Path, ...] = ()
+    nccl_logs: tuple[Path, ...] = ()
+    left: tuple[Left, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """Files that something can be read from."""
+        lists = (self.kineto, self.pipelines, self.metrics, self.snapshots, self.nccl_logs)
+        return sum(map(len, lists))
+
+
+def sorted_files(
+    paths: Iterable[str | Path] | str | Path,
+    *,
+    nccl_logs: Iterable[str | Path],
+    snapshots: Iterable[str | Path],
+) -> Given:
+    """Files and those below folders, by their layout; InvalidInput where nothing can be read.
+
+    What is given as a log or a snapshot is taken for one whatever it looks like, but for pickles.
+    """
+    find_traces = verb("trace.layout", "find_traces") or _simple_find
+    layout_of = verb("trace.layout", "layout_of") or _simple_layout
+    given = _checked(paths, "path")
+    found, left = find_traces([str(path) for path in given])
+    kinds: dict[str, list[Path]] = {}
+    for path in found:
+        kinds.setdefault(layout_of(path), []).append(path)
+    logs, snaps = _checked(nccl_logs, "NCCL log"), _checked(snapshots, "memory snapshot")
+    for path in (p for p in (*logs, *snaps) if layout_of(p) == "pickle"):
+        kinds.setdefault("pickle", []).append(path)
+        snaps = [p for p in snaps if p != path]
+    left += [_left(path, PICKLED) for path in kinds.get("pickle", ())]
+    left += [_left(path, UNKNOWN) for path in kinds.get("unknown", ())]
+    sorts = Given(
+        kineto=_unique(kinds.get("kineto", ())),
+        pipelines=_unique([*kinds.get("operations", ()), *kinds.get("iterations", ())]),
+        metrics=_unique(kinds.get("metrics", ())),
+        snapshots=_unique([*kinds.get("snapshot", ()), *snaps]),
+        nccl_logs=_unique([*kinds.get("nccl-log", ()), *logs]),
+        left=tuple(left),
+    )
+    if not sorts.count:
+        raise _nothing([str(p) for p in (*given, *logs, *snaps)], sorts.left)
+    return sorts
+
+
+def _simple_layout(_: Path) -> str:
+    return "kineto"
+
+
+def _simple_find(paths: Iterable[str]) -> tuple[list[Path], list[Left]]:
+    found: list[Path] = []
+    for path in map(Path, paths):
+        found += sorted(path.glob("*.json*")) if path.is_dir() else [path]
+    return [p for p in found if p.name != "expected.json"], []
+
+
+def _checked(paths: object, noun: str) -> list[Path]:
+    """Paths that exist, or are patterns; MeshwrightError for what is no path."""
+    listed = [paths] if isinstance(paths, str | Path) else paths
+    if not isinstance(listed, list | tuple) or not all(isinstance(p, str | Path) for p in listed):
+        raise MeshwrightError(f"{noun} {shown(paths)} is not possible", hint="give paths, as [...]")
+    return [Path(path) for path in listed]
+
+
+def _unique(paths: Sequence[Path]) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(paths))
+
+
+def _left(path: Path, reason: str) -> Left:
+    return Left(what=str(path), count=1, time_us=0.0, reason=reason)
+
+
+def _nothing(given: Sequence[str], left: Sequence[Left]) -> InvalidInput:
+    """The error where there is nothing to diagnose."""
+    if not left:
+        where = ", ".join(given) or "nothing"
+        message = f"no trace was found in {where}"
+        return InvalidInput([Finding(message=message, hint=_HINT)])
+    return InvalidInput([_finding(one) for one in left])
+
+
+_HINT = "give files of torch.profiler (.json, .json.gz) or folders of them: meshwright diagnose DIR"
+
+
+def _finding(left: Left) -> Finding:
+    hint = UNPICKLE if left.reason == PICKLED else _HINT
+    return Finding(message=left.reason, file=left.what, hint=hint)

@@ -1,0 +1,82 @@
+"""A process that reads traces one at a time and answers with what is kept of each.
+
+    python -P -m meshwright.api.diagnosing.worker FD
+
+FD is one end of a pair of sockets, inherited from the process that asks; what goes through it is
+made by these two alone. The columns of a trace live in here and are gone before the next one.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from meshwright.api.diagnosing.later import verb
+from meshwright.base.errors import MeshwrightError
+from meshwright.base.noun import dataclass
+from meshwright.report.check.visible import harmless
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from meshwright.diagnose.rank import Rank
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one file: a rank, or why there is none and what to do about it."""
+
+    file: str
+    rank: Rank | None = None
+    error: str = ""
+    hint: str = ""
+
+
+def answer(path: Path) -> Answer:
+    """What is kept of the trace at `path`; whatever is wrong with it is an answer, too."""
+    try:
+        return Answer(file=str(path), rank=rank_at(path))
+    except MeshwrightError as error:
+        hints = [f.hint for f in getattr(error, "findings", ()) if f.hint]
+        return Answer(file=str(path), error=error.message, hint=error.hint or "".join(hints[:1]))
+    except MemoryError:
+        hint = "profile fewer steps, or give it more memory"
+        return Answer(file=str(path), error="it does not fit into memory", hint=hint)
+    except OSError as error:
+        return Answer(file=str(path), error=f"cannot read it: {error.strerror or error}")
+    except Exception as error:  # a fault of ours in one file must not cost the others
+        text = f"internal error: {type(error).__name__}: {error}"
+        return Answer(file=str(path), error=harmless(text), hint="this is a bug, please report it")
+
+
+def rank_at(path: Path) -> Rank:
+    """The rank whose trace is at `path`, with its critical path, its columns dropped."""
+    from meshwright.diagnose.split.rank import rank_of
+    from meshwright.diagnose.trace.read import read_trace
+
+    trace = read_trace(path)
+    rank = rank_of(trace)
+    critical_path = verb("path.find", "critical_path")
+    return replace(rank, path=critical_path(trace, rank)) if critical_path else rank
+
+
+def serve(connection: Connection) -> None:
+    """Answers until nobody asks any more."""
+    from pathlib import Path
+
+    while True:
+        try:
+            connection.send(answer(Path(connection.recv())))
+        except (EOFError, OSError):
+            return
+
+
+if __name__ == "__main__":
+    import signal
+
+    from meshwright.api.diagnosing.worker import serve as serve_by_name  # answers of that module
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
+    serve_by_name(Connection(int(sys.argv[1])))

@@ -1,0 +1,130 @@
+"""`meshwright diagnose`: from the traces of a run to what slows it down and what to change."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from meshwright.base.errors import MeshwrightError
+from meshwright.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from meshwright.diagnose.diagnosis import Diagnosis
+
+_EPILOG = """\b
+Examples:
+  meshwright diagnose trace_rank*.json.gz
+  meshwright diagnose traces/ --plan plan.toml
+  meshwright diagnose traces/ --perfetto small.json
+  meshwright diagnose runs/a --nccl-log nccl.log --memory-snapshot snap.json --json
+
+\b
+PATHS are files, folders of them or patterns:
+  traces of torch.profiler (.json, .json.gz), one a rank, of any release since 2021
+  traces of a pipeline's operations, and folders of `meshwright train`
+  memory snapshots as JSON; logs of NCCL_DEBUG=INFO
+
+Give the traces of all ranks where you have them: waiting is then told from transfer, and who is
+waited for is named. Exits with 0 when there is an answer, also where causes are found, and 2 where
+nothing could be read.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("paths", nargs=-1)
+@click.option("--plan", "plan", metavar="FILE", help="The plan.toml that was run: term by term.")
+@click.option("--nccl-log", "nccl_logs", multiple=True, metavar="FILE", help="Log of NCCL_DEBUG.")
+@click.option(
+    "--memory-snapshot",
+    "memory_snapshots",
+    multiple=True,
+    metavar="FILE",
+    help="Snapshot of the allocator, as JSON.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--perfetto", metavar="FILE", help="Write a small trace for ui.perfetto.dev.")
+@click.option(
+    "--workers", type=click.IntRange(1), help="Processes that read; by default one a core."
+)
+def diagnose(paths: tuple[str, ...], **asked: Any) -> int:
+    """Say where the time of a run went, why, and what to change.
+
+    Reads profiler traces in PATHS and answers first in three sentences; then the split of a step,
+    whose parts sum to it, ranks, collectives, and causes with their evidence and what to do.
+    """
+    _check(paths, asked)
+    from meshwright.api.diagnosing import diagnose as diagnose_paths
+
+    found = diagnose_paths(
+        paths,
+        job=asked["plan"],
+        nccl_logs=asked["nccl_logs"],
+        memory_snapshots=asked["memory_snapshots"],
+        workers=asked["workers"],
+        progress=_progress(),
+    )
+    _write(found, asked)
+    if asked["as_json"]:
+        from meshwright.report.diagnosis.record import diagnosis_record
+
+        output.json(diagnosis_record(found))
+    else:
+        from meshwright.report.diagnosis.page import diagnosis_page
+
+        output.page(diagnosis_page(found))
+    return 0
+
+
+def _check(paths: tuple[str, ...], asked: dict[str, Any]) -> None:
+    """Wrong usage is said before anything is read."""
+    if not (paths or asked["nccl_logs"] or asked["memory_snapshots"]):
+        raise click.UsageError("nothing to diagnose: give trace files or folders")
+    given = (*paths, *asked["nccl_logs"], *asked["memory_snapshots"], asked["plan"] or "")
+    targets = [asked[name] for name in ("perfetto",) if asked[name]]
+    for target in targets:
+        output.check_writable(target)
+        _check_own(target, given)
+    if len({Path(target).resolve() for target in targets}) < len(targets):
+        raise click.UsageError("two outputs are to be written to one file")
+
+
+def _check_own(target: str, given: Iterable[str]) -> None:
+    """MeshwrightError where an output is one of the inputs."""
+    wanted = Path(target)
+    if wanted.exists() and any(Path(one).exists() and wanted.samefile(one) for one in given if one):
+        raise MeshwrightError(
+            f"{target!r} is one of the files to be read", hint="name another file to write"
+        )
+
+
+def _write(found: Diagnosis, asked: dict[str, Any]) -> None:
+    """The files that were asked for."""
+    if asked["perfetto"]:
+        from meshwright.report.diagnosis.perfetto import perfetto_json
+
+        _file(asked["perfetto"], perfetto_json(found))
+
+
+def _file(path: str, text: str) -> None:
+    output.write_file(path, text)
+    output.remark(f"wrote {path}")
+
+
+def _progress() -> Callable[[int, int], None] | None:
+    """Counts files on a terminal; says nothing elsewhere."""
+    from meshwright.report.page import is_terminal
+
+    if not is_terminal(sys.stderr):
+        return None
+
+    def show(done: int, of: int) -> None:
+        if of > 1:
+            sys.stderr.write(f"\rread {done:,} of {of:,} traces" if done < of else "\r\x1b[K")
+            sys.stderr.flush()
+
+    return show

@@ -1,0 +1,1 @@
+"""A diagnosis for people and programs: page, JSON with its schema, HTML, and traces to zoom in."""

@@ -1,0 +1,72 @@
+"""Times and shares of a diagnosis as text."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from meshwright.base.units import format_duration
+from meshwright.report.check.visible import harmless
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LONGEST = 72
+
+
+def duration(us: float | None) -> str:
+    """A time in the unit that fits: "21.4 ms"; empty where it is not known."""
+    if us is None or not math.isfinite(us):
+        return ""
+    return format_duration(us / 1e6)
+
+
+def share(part: float | None) -> str:
+    """A share with one digit after the point: "17.3%"; empty where it is not known."""
+    return "" if part is None or not math.isfinite(part) else f"{100 * part:.1f}%"
+
+
+def name(text: str, longest: int = _LONGEST) -> str:
+    """A name from a trace in one line, cut in the middle, without what steers a terminal."""
+    line = harmless(" ".join(text.split()))
+    if len(line) <= longest:
+        return line
+    head = (longest - 3) * 2 // 3
+    return f"{line[:head]}...{line[len(line) - (longest - 3 - head) :]}"
+
+
+def ranks(numbers: Sequence[int], most: int = 8) -> str:
+    """ "rank 3", "ranks 0-3, 8"; more than `most` stretches are counted only."""
+    listed = sorted(set(numbers))
+    if not listed:
+        return ""
+    stretches = _stretches(listed)
+    words = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in stretches[:most])
+    rest = sum(b - a + 1 for a, b in stretches[most:])
+    more = f" and {rest:,} more" if rest else ""
+    return f"{'rank' if len(listed) == 1 else 'ranks'} {words}{more}"
+
+
+def _stretches(listed: Sequence[int]) -> list[tuple[int, int]]:
+    """Runs of numbers that follow each other, by their first and last."""
+    found: list[tuple[int, int]] = []
+    for number in listed:
+        if found and found[-1][1] == number - 1:
+            found[-1] = (found[-1][0], number)
+        else:
+            found.append((number, number))
+    return found
+
+
+def rounded(values: Sequence[float], digits: int) -> list[str]:
+    """Values with `digits` after the point whose texts sum to the text of their sum.
+
+    Those that lose most by rounding down are rounded up (largest remainder).
+    """
+    scale = 10**digits
+    floors = [math.floor(value * scale) for value in values]
+    missing = round(sum(values) * scale) - sum(floors)
+    order = sorted(range(len(values)), key=lambda n: floors[n] - values[n] * scale)
+    for n in order[: max(missing, 0)]:
+        floors[n] += 1
+    return [f"{floor / scale:,.{digits}f}" for floor in floors]

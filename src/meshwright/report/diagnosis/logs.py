@@ -1,0 +1,133 @@
+"""What other records than traces of devices say: pipelines, memory, NCCL, metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from meshwright.base.table import Column, table_of
+from meshwright.base.units import format_bytes
+from meshwright.base.words import plural
+from meshwright.report.check.visible import harmless
+from meshwright.report.diagnosis import figures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.diagnose.diagnosis import Evidence
+    from meshwright.diagnose.logs.noun import MemorySnapshot, NcclLog
+    from meshwright.diagnose.pipeline.noun import Pipeline, Worker
+    from meshwright.report.page import Block
+
+_MOST_WORKERS, _MOST_SITES, _MOST_WARNINGS = 12, 5, 5
+
+
+def log_blocks(evidence: Evidence) -> Iterator[Block]:
+    """A section for each record that there is, each after a blank line."""
+    if evidence.pipeline is not None:
+        yield from ("", *_pipeline(evidence.pipeline))
+    for snapshot in evidence.memory:
+        yield from ("", *_memory(snapshot))
+    for log in evidence.nccl:
+        yield from ("", *_nccl(log))
+    if evidence.metrics:
+        yield from ("", *_metrics(evidence.metrics))
+
+
+def _pipeline(found: Pipeline) -> Iterator[Block]:
+    yield (
+        f"pipeline: {plural(found.p, 'stage')}, {plural(found.m, 'micro-batch')}"
+        f"{'es' if found.m != 1 else ''}".replace("micro-batchses", "micro-batches")
+        + (f", {found.v} chunks each" if found.v > 1 else "")
+        + (f", {found.dp} replicas" if found.dp > 1 else "")
+        + f"; idle {found.mean_idle_pct_of_step:.1f}% of a step where the schedule needs "
+        f"{found.ideal_bubble_pct:.1f}%; the slowest stage computes "
+        f"{found.stage_max_over_mean:.2f} times the mean"
+    )
+    if found.slowdown is not None:
+        yield f"a step takes {found.slowdown:.2f} times what it would with even operations"
+    workers = sorted(found.workers, key=lambda w: -w.over_median)
+    columns = (
+        Column(key="pp", title="stage", align="right"),
+        Column(key="dp", title="replica", align="right"),
+        Column(key="compute", title="compute", align="right"),
+        Column(key="over", title="of the median", align="right"),
+        Column(key="idle", title="idle", align="right"),
+    )
+    yield table_of(columns, [_worker(w) for w in workers[:_MOST_WORKERS]])
+    if len(workers) > _MOST_WORKERS:
+        yield f"and {len(workers) - _MOST_WORKERS:,} more that are nearer to the median"
+
+
+def _worker(one: Worker) -> dict[str, str]:
+    return {
+        "pp": str(one.pp),
+        "dp": str(one.dp),
+        "compute": figures.duration(one.compute_us),
+        "over": f"{one.over_median:.2f}",
+        "idle": f"{one.idle_pct:.1f}%",
+    }
+
+
+def _memory(found: MemorySnapshot) -> Iterator[Block]:
+    yield (
+        f"memory of device {found.device} in {figures.name(found.file)}: at most "
+        f"{format_bytes(found.peak_bytes)} allocated, {format_bytes(found.reserved_bytes)} "
+        f"reserved then ({100 * found.fragmentation:.1f}% of it unused)"
+        + (f"; {plural(found.retries, 'retry')}" if found.retries == 1 else "")
+        + (f"; {found.retries:,} retries" if found.retries > 1 else "")
+    )
+    sizes = sorted(found.by_category.items(), key=lambda item: -item[1])
+    rows = [
+        {
+            "what": harmless(name),
+            "size": format_bytes(size),
+            "share": figures.share(size / found.peak_bytes) if found.peak_bytes else "",
+        }
+        for name, size in sizes
+    ]
+    columns = (
+        Column(key="what", title="at the peak"),
+        Column(key="size", title="size", align="right"),
+        Column(key="share", title="share", align="right"),
+    )
+    yield table_of(columns, rows)
+    for site, size in found.by_site[:_MOST_SITES]:
+        yield f"  {format_bytes(size)}  {figures.name(site, 90)}"
+
+
+def _nccl(found: NcclLog) -> Iterator[Block]:
+    hosts = plural(len(found.hosts), "host")
+    yield (
+        f"NCCL {harmless(found.version)} in {figures.name(found.file)}: "
+        f"{plural(len(found.communicators), 'communicator')} on {hosts}, network "
+        f"{harmless(found.network) or 'unknown'}"
+    )
+    if found.settings:
+        yield "  set: " + ", ".join(
+            f"{harmless(k)}={harmless(v)}" for k, v in found.settings.items()
+        )
+    for warning in found.warnings[:_MOST_WARNINGS]:
+        yield f"  warning: {figures.name(warning, 100)}"
+    if len(found.warnings) > _MOST_WARNINGS:
+        yield f"  and {len(found.warnings) - _MOST_WARNINGS:,} more warnings"
+
+
+def _metrics(found: Mapping[str, Any]) -> Iterator[Block]:
+    """Plain figures of a run's own metrics."""
+    rows = [
+        {"name": harmless(str(key)), "value": _figure(value)}
+        for key, value in found.items()
+        if isinstance(value, int | float | str) and not isinstance(value, bool)
+    ]
+    if rows:
+        columns = (
+            Column(key="name", title="metrics of the run"),
+            Column(key="value", title="", align="right"),
+        )
+        yield table_of(columns, rows)
+
+
+def _figure(value: float | str) -> str:
+    from meshwright.base.units import format_number
+
+    return harmless(value) if isinstance(value, str) else format_number(value)

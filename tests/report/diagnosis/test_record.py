@@ -1,0 +1,65 @@
+"""The JSON record: the nouns under their names, valid by the schema that is documented."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import jsonschema
+import nouns
+import pytest
+
+from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.rank import Rank
+from meshwright.report.diagnosis.record import LEFT_OUT, diagnosis_record
+from meshwright.report.diagnosis.schema import schema
+from meshwright.report.machine import indented, to_json
+
+ROOT = Path(__file__).parents[3]
+
+
+def read(found):
+    return json.loads(to_json(diagnosis_record(found)))
+
+
+def empty():
+    return replace(nouns.diagnosis(), evidence=Evidence(), second=None, step_us=None, lost_us=None)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [nouns.diagnosis(), nouns.diagnosis(1), nouns.diagnosis(8, everything=False), empty()],
+    ids=["all", "one", "ranks", "nothing"],
+)
+def test_records_are_valid_by_the_schema(found):
+    jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(read(found), schema(), cls=jsonschema.Draft202012Validator)
+
+
+def test_the_schema_refuses_what_it_does_not_know():
+    record = read(nouns.diagnosis())
+    record["ranks"][0]["colour"] = 3
+    with pytest.raises(jsonschema.ValidationError, match="colour"):
+        jsonschema.validate(record, schema(), cls=jsonschema.Draft202012Validator)
+    del record["ranks"][0]["colour"], record["job"]["times_last"]
+    with pytest.raises(jsonschema.ValidationError, match="times_last"):
+        jsonschema.validate(record, schema(), cls=jsonschema.Draft202012Validator)
+
+
+def test_a_rank_has_every_field_but_what_pictures_need():
+    (first, *_) = read(nouns.diagnosis())["ranks"]
+    assert set(first) == {f.name for f in fields(Rank)} - LEFT_OUT["Rank"]
+    assert first["attribution"]["parts_us"]["exposed_comm"] == 250_000.0
+    assert first["collectives"][0]["busbw_GBps_at_min"] == 139.8
+
+
+def test_split_and_groups_stand_once():
+    record = read(nouns.diagnosis())
+    assert sum(p["us"] for p in record["split"]["parts"]) == pytest.approx(record["step_us"])
+    assert len(record["groups"]) == 1
+
+
+def test_the_schema_is_written_down():
+    path = ROOT / "docs" / "reference" / "diagnose-schema.json"
+    assert path.read_text(encoding="utf-8") == indented(schema())
