@@ -112,6 +112,7 @@ class Collective:
     busbw_GBps_at_median: float | None  # noqa: N815 - the name in the record
     busbw_GBps_at_min: float | None  # noqa: N815
     axis: str = ""  # of the plan: tp, cp, ep, dp, pp; "" unknown
+    kernel: str = ""  # name of its kernel, or of the first of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

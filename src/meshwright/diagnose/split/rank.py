@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.split.attribution import DATALOADER, MALLOC, attribution_of, lost_shares
+from meshwright.diagnose.split.collectives import collectives_of
 from meshwright.diagnose.split.host import HostWork, host_of, host_record
 from meshwright.diagnose.split.idle import idle_cause
+from meshwright.diagnose.split.kernels import kernels_record
+from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
 from meshwright.diagnose.split.steps import Steps, device_steps, host_steps, steps_of
 from meshwright.diagnose.split.unions import one_window, unions_of
@@ -84,7 +87,10 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
     principal, second = principal_of(lost)
     return {
         **_windows(trace, work, steps),
+        **kernels_record(trace, work),
         "idle_cause": idle_cause(trace, work),
+        "collectives": collectives_of(trace, work),
+        "gemm": matmuls_of(trace),
         "cpu": host_record(host, work.busy),
         "attribution": attribution,
         "lost_shares_pct": lost,

@@ -1,0 +1,136 @@
+"""Collectives of a rank by kind, group, type and size, with the rate on the bus."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.diagnose.rank import Collective
+from meshwright.diagnose.split.intervals import subtract, total, union
+from meshwright.diagnose.split.work import COMMUNICATION, joined
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.split.work import Work
+    from meshwright.diagnose.trace.columns import Ints, Longs, Message, Trace
+
+ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
+    "byte": 1,
+    "char": 1,
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "signed char": 1,
+    "unsigned char": 1,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+    "short": 2,
+    "int16": 2,
+    "uint16": 2,
+    "half": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int": 4,
+    "int32": 4,
+    "uint32": 4,
+    "float": 4,
+    "float32": 4,
+    "long": 8,
+    "int64": 8,
+    "uint64": 8,
+    "double": 8,
+    "float64": 8,
+    "complexfloat": 8,
+    "complexdouble": 16,
+}
+
+
+def messages_of(trace: Trace) -> Ints:
+    """The message of each device event; of kernels without, that of the operator they stem from.
+
+    Kineto copies a collective's arguments onto its kernel only in part of the versions; the
+    operator (record_param_comms) has the same external id.
+    """
+    device, operators = trace.device, trace.operators
+    row = np.flatnonzero((operators.message >= 0) & (operators.external >= 0))
+    of_operator = joined(
+        operators.external[row], operators.message[row].astype(np.int64), device.external
+    )
+    wanted = (device.message < 0) & (device.external >= 0)
+    return np.where(wanted, of_operator, device.message).astype(np.int32)
+
+
+def collectives_of(trace: Trace, work: Work) -> tuple[Collective, ...]:
+    """Collectives of a rank, alike ones together, those that take most time first."""
+    rows = np.flatnonzero(work.kind == COMMUNICATION)
+    if len(rows) == 0:
+        return ()
+    message, name = messages_of(trace)[rows], trace.device.name[rows]
+    start, end = trace.device.start_ns[rows], trace.device.end_ns[rows]
+    alike = np.where(message >= 0, message.astype(np.int64), -1 - name.astype(np.int64))
+    kinds, first, of = np.unique(alike, return_index=True, return_inverse=True)
+    held = []
+    for number in range(len(kinds)):
+        mine = of == number
+        told = trace.messages[message[first[number]]] if kinds[number] >= 0 else None
+        kernel = trace.names[name[first[number]]]
+        alone = subtract(union(start[mine], end[mine]), work.compute)
+        held.append(_collective(told, kernel, (end - start)[mine], total(alone)))
+    return tuple(sorted(held, key=lambda c: -c.sum_us))
+
+
+def _collective(told: Message | None, kernel: str, length: Longs, exposed: int) -> Collective:
+    shortest, middle = int(length.min()), median(length.tolist())
+    size = message_bytes(told) if told else None
+    return Collective(
+        collective=told.collective if told else "kernel:" + kernel.split("(")[0],
+        pg_name=told.group if told else "",
+        pg_desc=told.description if told else "",
+        pg_ranks=told.ranks if told else "",
+        group_size=told.group_size if told else -1,
+        dtype=told.dtype if told else "",
+        in_nelems=told.in_elements if told else -1,
+        out_nelems=told.out_elements if told else -1,
+        count=len(length),
+        sum_us=int(length.sum()) / 1000,
+        min_us=shortest / 1000,
+        median_us=middle / 1000,
+        exposed_us=exposed / 1000,
+        bytes=size,
+        busbw_GBps_at_median=bus_rate(told, middle),
+        busbw_GBps_at_min=bus_rate(told, shortest),
+        kernel=kernel[:160],
+    )
+
+
+def message_bytes(message: Message) -> int | None:
+    """Bytes of a collective by the convention of NCCL's tests; None where the trace cannot tell.
+
+    That is the whole buffer: what comes out of a gather, what goes into anything else.
+    """
+    element = ELEMENT_BYTES.get(message.dtype.lower().removeprefix("torch.").removeprefix("c10::"))
+    gathers = "gather" in message.collective.lower()
+    elements = message.out_elements if gathers else message.in_elements
+    return None if element is None or elements < 0 else element * elements
+
+
+def bus_factor(message: Message) -> float | None:
+    """Bytes on each rank's link over bytes of the message (NCCL tests, PERFORMANCE.md)."""
+    name, n = message.collective.lower().replace("_", ""), message.group_size
+    if n < 1:
+        return None
+    if "allreduce" in name:
+        return 2 * (n - 1) / n
+    if any(part in name for part in ("gather", "scatter", "alltoall", "all2all")):
+        return (n - 1) / n
+    return 1.0
+
+
+def bus_rate(message: Message | None, ns: float) -> float | None:
+    """Rate on the bus in GB/s of a collective that took so many nanoseconds."""
+    size, factor = (message_bytes(message), bus_factor(message)) if message else (None, None)
+    return size * factor / ns if size and factor is not None and ns > 0 else None
