@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.rank import Attribution
-from meshwright.diagnose.split.idle import DEPENDENCY, LATE, LATENCY, owned, sums_by_launch
-from meshwright.diagnose.split.intervals import NOTHING, Spans, clip, pieces, subtract, total
+from meshwright.diagnose.split.idle import DEPENDENCY, LATE, LATENCY, TAIL, by_launch
+from meshwright.diagnose.split.intervals import (
+    NOTHING,
+    Spans,
+    clip,
+    intersect,
+    pieces,
+    subtract,
+    total,
+)
 from meshwright.diagnose.split.unions import one_window, percent
 
 if TYPE_CHECKING:
@@ -15,7 +23,11 @@ if TYPE_CHECKING:
     from meshwright.diagnose.split.work import Work
     from meshwright.diagnose.trace.columns import Trace
 
+    Owners = Sequence[tuple[str, Spans]]
+
 DATALOADER, MALLOC = "idle_dataloader", "idle_malloc_free"
+CHECKPOINT, PROFILER = "idle_checkpoint", "idle_profiler"
+ALWAYS = (DATALOADER, MALLOC)  # told even where they own nothing
 LOST = {
     "data_processing": (DATALOADER,),
     "host_launch": (LATE, LATENCY),
@@ -27,9 +39,9 @@ LOST = {
 
 
 def attribution_of(
-    trace: Trace, work: Work, owners: Sequence[tuple[str, Spans]], *, window: tuple[str, int, int]
-) -> Attribution:
-    """The parts of a window, given as (words, start, end) in nanoseconds.
+    trace: Trace, work: Work, owners: Owners, *, window: tuple[str, int, int]
+) -> tuple[Attribution, Mapping[str, Spans]]:
+    """The parts of a window, given as (words, start, end) in nanoseconds, and when it was idle.
 
     Compute wins over communication, and that over copies. Idle time goes to the `owners` in turn,
     then by the launch of the device event that ends it (`idle.by_launch`). An owner of nothing is
@@ -40,31 +52,41 @@ def attribution_of(
         total(clip(spans, start, end))
         for spans in (work.compute, work.active, work.busy, work.overlap)
     )
+    idle = idle_by_owner(trace, work, owners, window=(start, end))
     parts = {
         "compute": compute,
         "exposed_comm": active - compute,
         "exposed_memory": busy - active,
-        **idle_parts(trace, work, owners, window=(start, end)),
+        **{name: total(spans) for name, spans in idle.items() if spans or name in ALWAYS},
     }
-    return Attribution(
+    found = Attribution(
         window=words,
         window_us=(end - start) / 1000,
         parts_us={part: ns / 1000 for part, ns in parts.items()},
         parts_pct={part: percent(ns, end - start) for part, ns in parts.items()},
         overlapped_comm_us=overlap / 1000,
     )
+    return found, idle
 
 
-def idle_parts(
-    trace: Trace, work: Work, owners: Sequence[tuple[str, Spans]], *, window: tuple[int, int]
-) -> dict[str, int]:
-    """Nanoseconds of the idle parts of a window."""
+def idle_by_owner(
+    trace: Trace, work: Work, owners: Owners, *, window: tuple[int, int]
+) -> dict[str, Spans]:
+    """When the device had nothing to do in a window, by owner; every moment has one.
+
+    Neighbours in the sets may touch. Checkpoints and the profiler own nothing after the last
+    event: that is the tail in any case.
+    """
     idle = idle_in(work, *window)
-    taken, left = owned(idle, [(name, clip(spans, *window)) for name, spans in owners])
-    kept = {n: ns for n, ns in taken.items() if ns or n in (DATALOADER, MALLOC)}
-    left = pieces(left, work.begins)
+    last = int(work.begins[-1]) if len(work.begins) else window[1]
+    held = {}
+    for name, spans in owners:
+        of = clip(spans, window[0], window[1] if name in ALWAYS else min(window[1], last))
+        held[name] = intersect(idle, of)
+        idle = subtract(idle, of)
+    idle = pieces(idle, work.begins)
     # Events of no length (clocks of a microsecond) begin a piece and count as what ends it.
-    return kept | sums_by_launch(trace, work, left, ends=left.start)
+    return held | by_launch(trace, work, idle, ends=idle.start)
 
 
 def idle_in(work: Work, start: int, end: int) -> Spans:
@@ -75,5 +97,19 @@ def idle_in(work: Work, start: int, end: int) -> Spans:
 
 def lost_shares(parts_pct: Mapping[str, float]) -> dict[str, float]:
     """Shares of the window that were lost, in percent, the largest first."""
-    lost = {share: sum(parts_pct.get(part, 0.0) for part in parts) for share, parts in LOST.items()}
+    lost = {share: sum(parts_pct.get(p, 0.0) for p in parts) for share, parts in LOST.items()}
     return dict(sorted(lost.items(), key=lambda item: -item[1]))
+
+
+__all__ = [
+    "ALWAYS",
+    "CHECKPOINT",
+    "DATALOADER",
+    "MALLOC",
+    "PROFILER",
+    "TAIL",
+    "Owners",
+    "attribution_of",
+    "idle_by_owner",
+    "lost_shares",
+]

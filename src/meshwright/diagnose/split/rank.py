@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.split.attribution import DATALOADER, MALLOC, attribution_of, lost_shares
+from meshwright.diagnose.split.bars import bars_of
 from meshwright.diagnose.split.collectives import collectives_of
 from meshwright.diagnose.split.host import HostWork, host_of, host_record
 from meshwright.diagnose.split.idle import idle_cause
+from meshwright.diagnose.split.instances import instances_of
 from meshwright.diagnose.split.kernels import kernels_record
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
@@ -19,7 +22,8 @@ from meshwright.diagnose.split.unions import one_window, unions_of
 from meshwright.diagnose.split.work import Work, work_of
 
 if TYPE_CHECKING:
-    from meshwright.diagnose.rank import Step, Unions
+    from meshwright.diagnose.rank import Attribution, Step, Unions
+    from meshwright.diagnose.split.attribution import Owners
     from meshwright.diagnose.trace.columns import Trace
 
 BY_STEPS = "first ProfilerStep start to last ProfilerStep end"
@@ -82,21 +86,34 @@ def _median(steps: tuple[Step, ...]) -> float | None:
 def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, Any]:
     """Everything that needs device events."""
     owners = ((DATALOADER, host.dataloader.spans), (MALLOC, host.malloc_free.spans))
-    attribution = attribution_of(trace, work, owners, window=_window(trace, steps))
+    window = _window(trace, steps)
+    attribution, idle = attribution_of(trace, work, owners, window=window)
     lost = lost_shares(attribution.parts_pct)
     principal, second = principal_of(lost)
     return {
         **_windows(trace, work, steps),
         **kernels_record(trace, work),
         "idle_cause": idle_cause(trace, work),
+        "cpu": host_record(host, work.busy),
         "collectives": collectives_of(trace, work),
         "gemm": matmuls_of(trace),
-        "cpu": host_record(host, work.busy),
         "attribution": attribution,
+        "step_attributions": _step_attributions(trace, work, owners, steps),
         "lost_shares_pct": lost,
         "principal": principal,
         "second": second,
+        "instances": instances_of(trace, work, steps),
+        "bars": bars_of(trace, work, idle),
     }
+
+
+def _step_attributions(
+    trace: Trace, work: Work, owners: Owners, steps: Steps
+) -> tuple[Attribution, ...]:
+    """The parts of each step as the device lived it."""
+    spans = zip(steps.names, steps.device_start_ns, steps.device_end_ns, strict=True)
+    windows = ((name, int(start), int(end)) for name, start, end in spans)
+    return tuple(attribution_of(trace, work, owners, window=w)[0] for w in windows)
 
 
 def _window(trace: Trace, steps: Steps) -> tuple[str, int, int]:
@@ -129,8 +146,6 @@ def _windows(trace: Trace, work: Work, steps: Steps) -> dict[str, Any]:
 
 
 def _step_window(work: Work, steps: Steps, origin: int) -> Unions:
-    from dataclasses import replace
-
     window = one_window(int(steps.start_ns[0]), int(steps.end_ns.max()))
     (found,) = unions_of(work, *window, origin_ns=origin)
     return replace(found, n_steps=len(steps))

@@ -1,0 +1,62 @@
+"""Collective kernels of a rank one by one, for comparison with other ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.diagnose.rank import Instances
+from meshwright.diagnose.split.collectives import messages_of
+from meshwright.diagnose.split.intervals import within
+from meshwright.diagnose.split.work import COMMUNICATION, joined
+
+if TYPE_CHECKING:
+    from meshwright.diagnose.split.steps import Steps
+    from meshwright.diagnose.split.work import Work
+    from meshwright.diagnose.trace.columns import Longs, Message, Trace
+
+
+def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
+    """The collective kernels of a trace in the order of their start.
+
+    Kernels without a message (batched sends, graphs, libraries that are not NCCL) are told by name.
+    """
+    device = trace.device
+    rows = np.flatnonzero(work.kind == COMMUNICATION)
+    message, name = messages_of(trace)[rows].astype(np.int64), device.name[rows].astype(np.int64)
+    alike = (message + 1) * max(len(trace.names), 1) + name
+    _, first, signature = np.unique(alike, return_index=True, return_inverse=True)
+    kernels = tuple(trace.names[n] for n in name[first])
+    messages = tuple(trace.messages[m] if m >= 0 else None for m in message[first])
+    start, end = device.start_ns[rows], device.end_ns[rows]
+    epoch = trace.origin_ns + trace.meta.base_ns
+    return Instances(
+        signatures=tuple(map(_signature, kernels, messages)),
+        messages=messages,
+        kernels=kernels,
+        signature=np.asarray(signature, dtype=np.int32),
+        start_ns=start + epoch,
+        end_ns=end + epoch,
+        exposed_ns=(end - start) - within(work.compute, start, end),
+        seq=_sequence(trace, rows),
+        stream=device.stream[rows],
+        step=steps.of_event[rows].astype(np.int32),
+    )
+
+
+def _sequence(trace: Trace, rows: Longs) -> Longs:
+    """The number of each collective in its group: the kernel's, else that of its operator."""
+    device, operators = trace.device, trace.operators
+    known = np.flatnonzero((operators.seq >= 0) & (operators.external >= 0))
+    told = joined(operators.external[known], operators.seq[known], device.external[rows])
+    own = device.seq[rows]
+    return np.where((own < 0) & (device.external[rows] >= 0), told, own)
+
+
+def _signature(kernel: str, message: Message | None) -> str:
+    """What names a collective alike on every rank: not who sends to whom."""
+    if message is None:
+        return kernel
+    parts = (message.collective, message.group, message.ranks, message.dtype)
+    return "|".join((*parts, f"{message.in_elements}>{message.out_elements}", kernel))
