@@ -1,0 +1,192 @@
+"""A graph played again, as measured or with some of its time taken away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.base.noun import dataclass
+from meshwright.diagnose.path import noun
+from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE, MEMORY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from meshwright.diagnose.path.graph import Bools, Graph
+    from meshwright.diagnose.trace.columns import Longs
+
+PAUSE_NS = 1_000_000  # between two calls of the host, from which it is called a pause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """The time in a graph that a question may take away; columns as in the graph's two sides."""
+
+    gap_ns: Longs
+    own_ns: Longs
+    after_ns: Longs
+    waits: Bools  # calls that wait for the device
+    latency_ns: Longs
+    delay_ns: Longs
+    work_ns: Longs  # of device events
+    tail_ns: int
+
+
+def weights_of(graph: Graph) -> Weights:
+    """All time as measured."""
+    host, device = graph.host, graph.device
+    return Weights(
+        gap_ns=host.gap_ns,
+        own_ns=host.own_ns,
+        after_ns=host.after_ns,
+        waits=host.awaited > 0,
+        latency_ns=device.latency_ns,
+        delay_ns=device.delay_ns,
+        work_ns=device.end_ns - device.start_ns,
+        tail_ns=graph.tail_ns,
+    )
+
+
+def order_of(graph: Graph) -> Longs:
+    """Nodes in an order in which each comes after all that it starts after.
+
+    By measured time; at one moment first calls that return from waiting, then calls that start,
+    then events of the device.
+    """
+    host, device = graph.host, graph.device
+    calls, events = len(host), len(device)
+    waits = host.awaited > 0
+    nodes = np.arange(1, 1 + 2 * calls + events)
+    at = np.zeros(len(nodes), dtype=np.int64)
+    rank = np.full(len(nodes), 2, dtype=np.int8)
+    at[0 : 2 * calls : 2], rank[0 : 2 * calls : 2] = host.start_ns, 1
+    at[1 : 2 * calls : 2] = np.where(waits, host.end_ns, host.start_ns)
+    rank[1 : 2 * calls : 2] = np.where(waits, 0, 1)
+    at[2 * calls :] = device.start_ns
+    return np.asarray(nodes[np.lexsort((nodes, rank, at))], dtype=np.int64)
+
+
+def played(graph: Graph, weights: Weights, order: Longs) -> int:
+    """How long the window takes, in nanoseconds.
+
+    The end of a call that waits for nothing is its start and its own time: only calls that wait
+    have a moment of their own there.
+    """
+    calls, events = len(graph.host), len(graph.device)
+    needed = np.ones(1 + 2 * calls + events, dtype=np.bool_)
+    needed[2 : 2 + 2 * calls : 2] = weights.waits
+    order = order[needed[order]]
+    columns = [c[order].tolist() for c in _columns(graph, weights)]
+    times = [0] * len(needed)
+    for node, a, b, c, d, after_a, after_b, more in zip(order.tolist(), *columns, strict=True):
+        at = times[a] + after_a
+        other = times[b] + after_b
+        if other > at:
+            at = other
+        other = times[c]
+        if other > at:
+            at = other
+        other = times[d]
+        if other > at:
+            at = other
+        times[node] = at + more
+    last = max(times[1 + 2 * calls :], default=0)
+    closing, tail = _since_start(graph, weights, np.array([graph.closing]), weights.tail_ns)
+    return max(last, times[int(closing[0])] + int(tail[0]))
+
+
+def _columns(graph: Graph, weights: Weights) -> tuple[Longs, ...]:
+    """For each node the four that it starts after, time between it and the first two, its own."""
+    host, device = graph.host, graph.device
+    calls, events = len(host), len(device)
+    sources = np.zeros((4, 1 + 2 * calls + events), dtype=np.int64)
+    after = np.zeros((2, sources.shape[1]), dtype=np.int64)
+    takes = np.zeros(sources.shape[1], dtype=np.int64)
+    starts, ends = slice(1, 1 + 2 * calls, 2), slice(2, 2 + 2 * calls, 2)
+    tail = slice(1 + 2 * calls, sources.shape[1])
+    sources[0, starts], after[0, starts] = _since_start(graph, weights, host.before, weights.gap_ns)
+    sources[0, ends], after[0, ends] = np.arange(1, 1 + 2 * calls, 2), weights.own_ns
+    sources[1, ends] = np.where(weights.waits, host.awaited, 0)
+    after[1, ends] = np.where(weights.waits, weights.after_ns, 0)
+    sources[0, tail], after[0, tail] = device.launch, weights.latency_ns
+    sources[1, tail], sources[2, tail], sources[3, tail] = device.queued, device.waits, device.joins
+    takes[tail] = weights.delay_ns + weights.work_ns
+    return (*sources, *after, takes)
+
+
+def _since_start(
+    graph: Graph, weights: Weights, node: Longs, after_ns: Longs | int
+) -> tuple[Longs, Longs]:
+    """The same moment as a node and what comes after it, where ends of calls are no nodes."""
+    calls = len(graph.host)
+    is_end = (node > 0) & (node <= 2 * calls) & (node % 2 == 0)
+    call = np.where(is_end, (node - 2) // 2, 0)
+    if calls == 0:
+        return node, node * 0 + after_ns
+    plain = is_end & ~weights.waits[call]
+    return (
+        np.where(plain, node - 1, node),
+        after_ns + np.where(plain, weights.own_ns[call], 0),
+    )
+
+
+def questions(
+    graph: Graph, *, least_ns: Longs, groups: Mapping[str, Bools]
+) -> Iterator[tuple[str, Weights]]:
+    """What-ifs that take some time away, by name; `least_ns` of the fastest collective alike."""
+    from dataclasses import replace
+
+    whole = weights_of(graph)
+    host, device = graph.host, graph.device
+    loads, tail_loads = host.loading_ns, graph.tail_loading_ns
+    comm, memory, compute = (device.kind == k for k in (COMMUNICATION, MEMORY, COMPUTE))
+
+    def freed(chosen: Bools) -> Weights:
+        return replace(whole, work_ns=np.where(chosen, 0, whole.work_ns))
+
+    for name, chosen in ((noun.COMMUNICATION, comm), (noun.MEMORY, memory), ("compute", compute)):
+        if chosen.any():
+            yield name, freed(chosen)
+    for group, chosen in groups.items():
+        yield f"group {group}", freed(chosen)
+    shorter = np.where(comm, np.minimum(whole.work_ns, least_ns), whole.work_ns)
+    if (shorter < whole.work_ns).any():
+        yield noun.COMMUNICATION_WAIT, replace(whole, work_ns=shorter)
+    if loads.any() or tail_loads:
+        yield (
+            noun.LOADING,
+            replace(whole, gap_ns=whole.gap_ns - loads, tail_ns=whole.tail_ns - tail_loads),
+        )
+    yield (
+        noun.LAUNCH,
+        replace(
+            whole,
+            gap_ns=loads,
+            own_ns=np.where(host.allocates, whole.own_ns, 0),
+            latency_ns=np.zeros_like(whole.latency_ns),
+            tail_ns=min(whole.tail_ns, tail_loads),
+        ),
+    )
+    long = whole.gap_ns - loads >= PAUSE_NS
+    if long.any() or whole.tail_ns - tail_loads >= PAUSE_NS:
+        tail_pause = whole.tail_ns - tail_loads >= PAUSE_NS
+        yield (
+            "host_pauses",
+            replace(
+                whole,
+                gap_ns=np.where(long, loads, whole.gap_ns),
+                tail_ns=tail_loads if tail_pause else whole.tail_ns,
+            ),
+        )
+    if (whole.waits & ~host.allocates).any():
+        yield noun.SYNCHRONIZATION, replace(whole, waits=whole.waits & host.allocates)
+    if host.allocates.any():
+        yield (
+            noun.ALLOCATION,
+            replace(
+                whole,
+                own_ns=np.where(host.allocates, 0, whole.own_ns),
+                waits=whole.waits & ~host.allocates,
+            ),
+        )
