@@ -9,11 +9,9 @@ made by these two alone. The columns of a trace live in here and are gone before
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
-from meshwright.api.diagnosing.later import verb
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.report.check.visible import harmless
@@ -39,8 +37,9 @@ def answer(path: Path) -> Answer:
     try:
         return Answer(file=str(path), rank=rank_at(path))
     except MeshwrightError as error:
-        hints = [f.hint for f in getattr(error, "findings", ()) if f.hint]
-        return Answer(file=str(path), error=error.message, hint=error.hint or "".join(hints[:1]))
+        first = next(iter(getattr(error, "findings", ())), None)  # its place is the file's name
+        told = (error.message, error.hint) if first is None else (first.message, first.hint)
+        return Answer(file=str(path), error=told[0], hint=told[1])
     except MemoryError:
         hint = "profile fewer steps, or give it more memory"
         return Answer(file=str(path), error="it does not fit into memory", hint=hint)
@@ -53,13 +52,10 @@ def answer(path: Path) -> Answer:
 
 def rank_at(path: Path) -> Rank:
     """The rank whose trace is at `path`, with its critical path, its columns dropped."""
-    from meshwright.diagnose.split.rank import rank_of
+    from meshwright.diagnose.account import account
     from meshwright.diagnose.trace.read import read_trace
 
-    trace = read_trace(path)
-    rank = rank_of(trace)
-    critical_path = verb("path.find", "critical_path")
-    return replace(rank, path=critical_path(trace, rank)) if critical_path else rank
+    return account(read_trace(path))
 
 
 def serve(connection: Connection) -> None:
