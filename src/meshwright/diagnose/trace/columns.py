@@ -8,6 +8,7 @@ does not say. Rows of every table are sorted by their start, then by their end f
 
 from __future__ import annotations
 
+from dataclasses import field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ class Host(IntEnum):
     OPERATOR = 0  # cpu_op
     ANNOTATION = 1  # user_annotation: ProfilerStep#7, enumerate(DataLoader)#..., Optimizer.step#...
     PYTHON = 2  # python_function
+    OVERHEAD = 3  # the profiler's own work: buffers asked for and flushed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +95,20 @@ class Operators:
     message: Ints
     seq: Longs
     shape: Ints
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spans:
+    """Annotations as drawn on the timeline of a device. They are no work."""
+
+    start_ns: Longs
+    end_ns: Longs
+    name: Ints
+    device: Ints
+    stream: Ints
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -186,7 +202,11 @@ class Left:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """One rank's trace file as columns."""
+    """One rank's trace file as columns.
+
+    `facts` tells what was counted and not kept, and is no loss of device time: Python frames too
+    short to matter ("python_frames_short", "python_frames_short_us"), events apart by category.
+    """
 
     file: str
     file_bytes: int
@@ -203,3 +223,5 @@ class Trace:
     allocations: Allocations
     meta: Meta
     left: tuple[Left, ...] = ()
+    spans: Spans | None = None
+    facts: Mapping[str, float] = field(default_factory=dict)

@@ -1,257 +1,160 @@
-"""A trace file as a `Trace`."""
+"""A trace file as a `Trace`, read in bounded pieces."""
 
 from __future__ import annotations
 
-import gzip
-from collections import defaultdict
-from operator import attrgetter
+import gc
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-import numpy as np
-
+from meshwright.base.noun import dataclass
+from meshwright.diagnose.trace.cleaning import cleaned
 from meshwright.diagnose.trace.columns import (
     Allocations,
     Calls,
-    Device,
     DeviceEvents,
-    Group,
-    Host,
-    Message,
-    Meta,
+    Left,
     Operators,
-    Shape,
+    Spans,
     Trace,
 )
-from meshwright.diagnose.trace.events import NONE, Event
+from meshwright.diagnose.trace.cutting import next_piece
+from meshwright.diagnose.trace.decoding import Decoder
+from meshwright.diagnose.trace.document import closed, opened
+from meshwright.diagnose.trace.joining import joined
+from meshwright.diagnose.trace.meta import meta_of
+from meshwright.diagnose.trace.source import LIMIT_BYTES, PIECE_BYTES, refuse, text_pieces
+from meshwright.diagnose.trace.tables import LostDigits, Tables
+from meshwright.diagnose.trace.telling import bounds_of, facts_of, lefts_of
+from meshwright.diagnose.trace.window import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-DEVICE = {
-    "kernel": Device.KERNEL,
-    "Kernel": Device.KERNEL,
-    "gpu_memcpy": Device.COPY,
-    "Memcpy": Device.COPY,
-    "gpu_memset": Device.SET,
-    "Memset": Device.SET,
-}
-CALLS = ("cuda_runtime", "cuda_driver", "Runtime", "xpu_runtime", "mtia_ccp_events")
-HOST = {
-    "cpu_op": Host.OPERATOR,
-    "Operator": Host.OPERATOR,
-    "user_annotation": Host.ANNOTATION,
-    "python_function": Host.PYTHON,
-}
+    from collections.abc import Iterator
 
 
-class _Document(msgspec.Struct):
-    traceEvents: list[Event]  # noqa: N815 - the name in the file
-    deviceProperties: Any = ()  # noqa: N815
-    distributedInfo: Any = None  # noqa: N815
-    baseTimeNanoseconds: int = 0  # noqa: N815
-    record_shapes: int = 0
-    with_stack: int = 0
-    profile_memory: int = 0
-    host_name: str = ""
-    meshwright: Any = None
+_MOST_BAD = 100_000  # damaged events after which the rest of a file is not looked at
 
 
-class _Numbers(defaultdict[Any, int]):
-    """Numbers things in the order of their appearance."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Count:
+    """What the events of a file came to."""
 
-    def __missing__(self, key: Any) -> int:
-        self[key] = number = len(self)
-        return number
+    events: int
+    bad: int
+    finished: bool
 
 
-def read_trace(path: str | Path) -> Trace:
-    """The trace in a .json or .json.gz file."""
-    raw = Path(path).read_bytes()
-    text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    document = msgspec.json.decode(text, type=_Document, strict=False)
-    events = document.traceEvents
-    timed = [e for e in events if e.ph == "X"]
-    origin = min((int(float(e.ts)) for e in timed), default=0) * 1000
-    names, threads, messages, shapes = _Numbers(), _Numbers(), _Numbers(), _Numbers()
-    table = _Table(origin, names, threads, messages, shapes)
+def read_trace(path: str | Path, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
+    """The trace in a .json or .json.gz file of any layout and era.
+
+    Memory is that of the columns and of one piece of the file. Times are exact nanoseconds. What
+    is damaged is left out and told in `Trace.left`; raises `InvalidInput` where nothing can be
+    read, or where the text has more than `limit_bytes`.
+    """
+    told: list[Left] = []
+    window = Window(text_pieces(path, told=told, limit_bytes=limit_bytes))
+    tables = Tables()
+    with _collector_paused():
+        head = opened(path, window)
+        count = _read_events(window, tables, told)
+        if count.bad and not count.events:
+            refuse(path, "it is not JSON: none of its events can be decoded")
+        tail = closed(window, told=told) if count.finished else {}
+        return _trace(path, window, tables, count=count, metadata=(head, tail), told=told)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No collection of cycles: decoded events have none, and there are many."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _read_events(window: Window, tables: Tables, told: list[Left]) -> _Count:
+    """Reads the array in the window into tables, and leaves the window behind it."""
+    decoder = Decoder()
+    events, bad, lost_bytes, mended = 0, 0, 0, False
+    finished = False
+    while not finished and bad < _MOST_BAD:
+        piece = next_piece(window, decoder, size=PIECE_BYTES)
+        if piece is None:
+            break
+        good, none = cleaned(piece.events)
+        try:
+            tables.add(good)
+        except LostDigits:
+            decoder.exact = True
+            continue
+        window.drop(piece.end)
+        events += len(piece.events) - none
+        bad += none + piece.bad
+        lost_bytes += piece.lost_bytes
+        mended = mended or piece.mended
+        finished = piece.closed
+    _tell_damage(told, bad=bad, lost_bytes=lost_bytes, mended=mended, finished=finished)
+    return _Count(events=events, bad=bad, finished=finished)
+
+
+def _tell_damage(
+    told: list[Left],
+    *,
+    bad: int,
+    lost_bytes: int,
+    mended: bool,
+    finished: bool,
+) -> None:
+    if bad:
+        what = f"damaged events ({lost_bytes:,} bytes)"
+        told.append(_left(what, bad, "they could not be decoded"))
+    if mended:
+        reason = "control characters, bad UTF-8, NaN or infinity were replaced"
+        told.append(_left("text that is no JSON", 1, reason))
+    if bad >= _MOST_BAD:
+        told.append(_left("rest of the file", 1, f"more than {_MOST_BAD:,} events are damaged"))
+    elif not finished:
+        told.append(_left("end of the file", 1, "the file ends within its events"))
+
+
+def _left(what: str, count: int, reason: str, time_us: float = 0.0) -> Left:
+    return Left(what=what, count=count, time_us=time_us, reason=reason)
+
+
+def _trace(
+    path: str | Path,
+    window: Window,
+    tables: Tables,
+    *,
+    count: _Count,
+    metadata: tuple[dict[str, Any], dict[str, Any]],
+    told: list[Left],
+) -> Trace:
+    meta = meta_of(metadata, processes=tables.processes)
+    bounds = bounds_of(tables)
+    names, messages = tuple(tables.names.texts), tables.message_nouns()
+    device = DeviceEvents(**tables.device.sorted(**bounds))
+    calls = Calls(**tables.calls.sorted(**bounds))
+    operators = Operators(**tables.operators.sorted(**bounds))
     return Trace(
         file=str(path),
-        file_bytes=len(raw),
-        json_bytes=len(text),
-        events=len(events),
-        bad_events=0,
-        origin_ns=origin,
-        device=table.device([e for e in timed if e.cat in DEVICE]),
-        calls=table.calls([e for e in timed if e.cat in CALLS]),
-        operators=table.operators([e for e in timed if e.cat in HOST]),
-        allocations=table.allocations([e for e in events if e.name == "[memory]"]),
-        names=tuple(names),
-        messages=tuple(messages),
-        shapes=tuple(Shape(dims=_tuples(d), types=t) for d, t in shapes),
-        meta=_meta(document),
+        file_bytes=Path(path).stat().st_size,
+        json_bytes=window.read_bytes,
+        events=count.events,
+        bad_events=count.bad + sum(tables.bad.values()),
+        origin_ns=bounds["origin_ns"],
+        names=names,
+        messages=messages,
+        shapes=tables.shape_nouns(),
+        device=joined(device, calls, operators, names=names, messages=messages),
+        calls=calls,
+        operators=operators,
+        allocations=Allocations(**tables.allocations.sorted(**bounds)),
+        spans=Spans(**tables.spans.sorted(**bounds)),
+        meta=meta,
+        left=(*told, *lefts_of(tables)),
+        facts=facts_of(tables),
     )
-
-
-class _Table:
-    def __init__(self, origin: int, *numbers: _Numbers) -> None:
-        self.origin = origin
-        self.names, self.threads, self.messages, self.shapes = numbers
-
-    def times(self, events: list[Event]) -> tuple[Any, Any, Any]:
-        start = [round(float(e.ts) * 1000) - self.origin for e in events]
-        length = [max(round(float(e.dur) * 1000), 0) for e in events]
-        first = np.array(start, dtype=np.int64)
-        last = first + np.array(length, dtype=np.int64)
-        return first, last, np.lexsort((-last, first))
-
-    def device(self, events: list[Event]) -> DeviceEvents:
-        first, last, order = self.times(events)
-        args = [e.args or NONE for e in events]
-        return DeviceEvents(
-            start_ns=first[order],
-            end_ns=last[order],
-            name=_ints((self.names[e.name] for e in events), order),
-            kind=_ints((DEVICE[e.cat] for e in events), order).astype(np.int8),
-            device=_ints((_number(a.device) for a in args), order),
-            stream=_ints((_number(a.stream) for a in args), order),
-            correlation=_longs(map(_number, _each("correlation", args)), order),
-            external=_longs((_external(a) for a in args), order),
-            message=_ints(map(self.message, args), order),
-            seq=_longs(map(_number, _each("seq", args)), order),
-            bytes=_longs(map(_number, _each("bytes", args)), order),
-        )
-
-    def calls(self, events: list[Event]) -> Calls:
-        first, last, order = self.times(events)
-        args = [e.args or NONE for e in events]
-        return Calls(
-            start_ns=first[order],
-            end_ns=last[order],
-            name=_ints((self.names[e.name] for e in events), order),
-            thread=_ints((self.threads[e.pid, str(e.tid)] for e in events), order),
-            correlation=_longs(map(_number, _each("correlation", args)), order),
-            external=_longs((_external(a) for a in args), order),
-        )
-
-    def operators(self, events: list[Event]) -> Operators:
-        first, last, order = self.times(events)
-        args = [e.args or NONE for e in events]
-        return Operators(
-            start_ns=first[order],
-            end_ns=last[order],
-            name=_ints((self.names[e.name] for e in events), order),
-            kind=_ints((_host(e) for e in events), order).astype(np.int8),
-            thread=_ints((self.threads[e.pid, str(e.tid)] for e in events), order),
-            external=_longs((_external(a) for a in args), order),
-            message=_ints(map(self.message, args), order),
-            seq=_longs(map(_number, _each("seq", args)), order),
-            shape=_ints(map(self.shape, args), order),
-        )
-
-    def allocations(self, events: list[Event]) -> Allocations:
-        args = [e.args or NONE for e in events]
-        at = np.array([round(float(e.ts) * 1000) - self.origin for e in events], dtype=np.int64)
-        order = np.argsort(at, kind="stable")
-        return Allocations(
-            at_ns=at[order],
-            bytes=_longs(map(_number, _each("gained", args)), order),
-            allocated_bytes=_longs(map(_number, _each("allocated", args)), order),
-            reserved_bytes=_longs(map(_number, _each("reserved", args)), order),
-            device=_ints((_number(a.device_id) if a.device_type else -1 for a in args), order),
-        )
-
-    def message(self, a: Any) -> int:
-        if a.collective is None:
-            return -1
-        return self.messages[
-            Message(
-                collective=a.collective,
-                group=str(a.group),
-                description=a.description,
-                ranks=str(a.ranks),
-                group_size=_number(a.group_size),
-                dtype=a.dtype,
-                in_elements=_number(a.in_elements),
-                out_elements=_number(a.out_elements),
-                source_rank=_number(a.source_rank),
-                target_rank=_number(a.target_rank),
-            )
-        ]
-
-    def shape(self, a: Any) -> int:
-        if not a.dims:
-            return -1
-        return self.shapes[repr(a.dims), tuple(a.types or ())]
-
-
-def _host(event: Event) -> Host:
-    if event.cat == "Operator" and ("#" in event.name):
-        return Host.ANNOTATION
-    return HOST[event.cat]
-
-
-def _tuples(text: str) -> tuple[Any, ...]:
-    dims: list[Any] = msgspec.json.decode(text)
-    return tuple(map(_frozen, dims))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _number(value: Any) -> int:
-    return int(value) if isinstance(value, int | float | str) and str(value) != "" else -1
-
-
-def _external(a: Any) -> int:
-    return _number(a.external if a.external != -1 else a.external_old)
-
-
-def _each(name: str, args: list[Any]) -> Iterable[Any]:
-    return map(attrgetter(name), args)
-
-
-def _ints(values: Iterable[int], order: Any) -> Any:
-    return np.fromiter(values, dtype=np.int32, count=len(order))[order]
-
-
-def _longs(values: Iterable[int], order: Any) -> Any:
-    return np.fromiter(values, dtype=np.int64, count=len(order))[order]
-
-
-def _meta(document: _Document) -> Meta:
-    info = document.distributedInfo or {}
-    devices = document.deviceProperties or ()
-    gpus = tuple(str(d.get("name", "")) for d in devices)
-    return Meta(
-        rank=info.get("rank"),
-        world_size=info.get("world_size"),
-        backend=info.get("backend"),
-        nccl_version=info.get("nccl_version"),
-        gpu=gpus[0] if gpus else None,
-        gpus=gpus,
-        groups=tuple(map(_group, info.get("pg_config") or ())),
-        host=document.host_name,
-        base_ns=document.baseTimeNanoseconds,
-        record_shapes=bool(document.record_shapes),
-        with_stack=bool(document.with_stack),
-        profile_memory=bool(document.profile_memory),
-        own=document.meshwright,
-    )
-
-
-def _group(entry: dict[str, Any]) -> Group:
-    ranks = entry.get("ranks") or ()
-    if isinstance(ranks, str):
-        ranks = [int(r) for r in ranks.strip("[]").split(",") if r.strip().isdigit()]
-    return Group(
-        name=str(entry.get("pg_name", "")),
-        description=str(entry.get("pg_desc", "")),
-        ranks=tuple(ranks),
-        size=int(entry.get("pg_size", len(ranks))),
-    )
-
-
-__all__ = ["read_trace"]

@@ -1,0 +1,77 @@
+"""What was left out of a trace's tables, and what was counted and not kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from meshwright.diagnose.trace.columns import Left
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.diagnose.trace.chunks import Chunks
+    from meshwright.diagnose.trace.tables import Tables
+
+FAR_NS = 30 * 86_400 * 10**9  # from the middle of a trace: no event of it is as far
+
+
+def bounds_of(tables: Tables) -> dict[str, int]:
+    """The origin of a trace's times and the bounds within which its events start, absolute ns.
+
+    The origin is the first event's start, down to a whole microsecond. Where events lie more than
+    a month apart, those a month away from the middle one are outside.
+    """
+    reaches = [reach for table in _tables(tables) if (reach := table.reach())]
+    if not reaches:
+        return {"origin_ns": 0, "earliest_ns": 0, "latest_ns": 0}
+    earliest = min(first for first, _ in reaches)
+    latest = max(last for _, last in reaches)
+    first = earliest if tables.first_ns is None else min(tables.first_ns, earliest)
+    if latest - first > FAR_NS:
+        starts = np.concatenate([table.starts() for table in _tables(tables)])
+        middle = int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
+        earliest, latest = middle - FAR_NS, middle + FAR_NS
+        first = int(starts[(starts >= earliest) & (starts <= latest)].min())
+    return {"origin_ns": first // 1000 * 1000, "earliest_ns": earliest, "latest_ns": latest}
+
+
+def _tables(tables: Tables) -> tuple[Chunks, ...]:
+    return tables.device, tables.calls, tables.operators, tables.spans, tables.allocations
+
+
+def lefts_of(tables: Tables) -> list[Left]:
+    """What was left out of the tables, once these were sorted."""
+    result = [
+        Left(
+            what=f"events {what}",
+            count=count,
+            time_us=tables.bad_us[what],
+            reason="no such time can be",
+        )
+        for what, count in tables.bad.items()
+    ]
+    if outside := sum(table.outside for table in _tables(tables)):
+        reason = "more than a month from the middle of the trace"
+        result.append(Left(what="events far away", count=outside, time_us=0.0, reason=reason))
+    for word, count in tables.unknown.items():
+        what = f"events of category {word[:100]!r}" if word else "events without a category"
+        time_us = tables.unknown_us[word]
+        result.append(Left(what=what, count=count, time_us=time_us, reason="of unknown kind"))
+    numbers = (("names", tables.names), ("messages", tables.messages), ("shapes", tables.shapes))
+    for what, kept in numbers:
+        if kept.refused:
+            reason = f"{len(kept):,} different ones are kept"
+            result.append(Left(what=what, count=kept.refused, time_us=0.0, reason=reason))
+    return result
+
+
+def facts_of(tables: Tables) -> Mapping[str, float]:
+    """What was counted and not kept, and is no loss of device time."""
+    frames = {
+        "python_frames_short": float(tables.short_frames),
+        "python_frames_short_us": tables.short_frames_us,
+    }
+    apart = {f"events_{word}": float(count) for word, count in tables.apart.items()}
+    return (frames if tables.short_frames else {}) | apart
