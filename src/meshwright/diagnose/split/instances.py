@@ -8,8 +8,8 @@ import numpy as np
 
 from meshwright.diagnose.rank import Instances
 from meshwright.diagnose.split.collectives import messages_of
-from meshwright.diagnose.split.intervals import within
-from meshwright.diagnose.split.work import COMMUNICATION, joined
+from meshwright.diagnose.split.intervals import union, within
+from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE, joined
 
 if TYPE_CHECKING:
     from meshwright.diagnose.split.steps import Steps
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
-    """The collective kernels of a trace in the order of their start.
+    """The collective kernels of a trace in the order of their start, their times as in the file.
 
     Kernels without a message (batched sends, graphs, libraries that are not NCCL) are told by name.
     """
@@ -30,6 +30,8 @@ def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
     kernels = tuple(trace.names[n] for n in name[first])
     messages = tuple(trace.messages[m] if m >= 0 else None for m in message[first])
     start, end = device.start_ns[rows], device.end_ns[rows]
+    computing = work.kind == COMPUTE
+    compute = union(device.start_ns[computing], device.end_ns[computing])
     epoch = trace.origin_ns + trace.meta.base_ns
     return Instances(
         signatures=tuple(map(_signature, kernels, messages)),
@@ -38,7 +40,7 @@ def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
         signature=np.asarray(signature, dtype=np.int32),
         start_ns=start + epoch,
         end_ns=end + epoch,
-        exposed_ns=(end - start) - within(work.compute, start, end),
+        exposed_ns=(end - start) - within(compute, start, end),
         seq=_sequence(trace, rows),
         stream=device.stream[rows],
         step=steps.of_event[rows].astype(np.int32),

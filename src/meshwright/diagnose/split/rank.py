@@ -8,17 +8,26 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.rank import Rank
-from meshwright.diagnose.split.attribution import DATALOADER, MALLOC, attribution_of, lost_shares
+from meshwright.diagnose.split.attribution import (
+    CHECKPOINT,
+    DATALOADER,
+    MALLOC,
+    PROFILER,
+    attribution_of,
+    lost_shares,
+)
 from meshwright.diagnose.split.bars import bars_of
+from meshwright.diagnose.split.clock import as_doubles
 from meshwright.diagnose.split.collectives import collectives_of
 from meshwright.diagnose.split.host import HostWork, host_of, host_record
-from meshwright.diagnose.split.idle import idle_cause
+from meshwright.diagnose.split.idle import LATE, idle_cause
 from meshwright.diagnose.split.instances import instances_of
+from meshwright.diagnose.split.intervals import NOTHING, intersect, total
 from meshwright.diagnose.split.kernels import kernels_record
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
 from meshwright.diagnose.split.steps import Steps, device_steps, host_steps, steps_of
-from meshwright.diagnose.split.unions import one_window, unions_of
+from meshwright.diagnose.split.unions import one_window, percent, unions_of
 from meshwright.diagnose.split.work import Work, work_of
 
 if TYPE_CHECKING:
@@ -36,13 +45,15 @@ def rank_of(trace: Trace) -> Rank:
     Times are microseconds, exact to the nanosecond. A trace without device events has only the
     host's figures, and "no_gpu_events" for a principal.
     """
-    work = work_of(trace)
-    steps = steps_of(trace, work)
-    host = host_of(trace)
+    told = as_doubles(trace)
+    work = work_of(told)
+    steps = steps_of(told, work)
+    host = host_of(told)
     held = _described(trace) | _steps(trace, steps)
     if len(trace.device) == 0:
         return Rank(**held, principal="no_gpu_events", cpu=host_record(host, work.busy))
-    return Rank(**held, **_split(trace, work, steps, host))
+    instances = instances_of(trace, work, steps)
+    return Rank(**held, **_split(told, work, steps, host), instances=instances)
 
 
 def _described(trace: Trace) -> dict[str, Any]:
@@ -85,11 +96,14 @@ def _median(steps: tuple[Step, ...]) -> float | None:
 
 def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, Any]:
     """Everything that needs device events."""
-    owners = ((DATALOADER, host.dataloader.spans), (MALLOC, host.malloc_free.spans))
+    owners = owners_of(host)
     window = _window(trace, steps)
     attribution, idle = attribution_of(trace, work, owners, window=window)
     lost = lost_shares(attribution.parts_pct)
-    principal, second = principal_of(lost)
+    preparing = intersect(idle[LATE], host.phases.get("preprocess", NOTHING))
+    principal, second = principal_of(
+        lost, preprocess_pct=percent(total(preparing), window[2] - window[1])
+    )
     return {
         **_windows(trace, work, steps),
         **kernels_record(trace, work),
@@ -102,9 +116,18 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
         "lost_shares_pct": lost,
         "principal": principal,
         "second": second,
-        "instances": instances_of(trace, work, steps),
         "bars": bars_of(trace, work, idle),
     }
+
+
+def owners_of(host: HostWork) -> Owners:
+    """Who may own idle time before the launch that ends it does, in turn."""
+    return (
+        (DATALOADER, host.dataloader.spans),
+        (MALLOC, host.malloc_free.spans),
+        (CHECKPOINT, host.phases.get("checkpoint", NOTHING)),
+        (PROFILER, host.phases.get("profiler", NOTHING)),
+    )
 
 
 def _step_attributions(
