@@ -80,3 +80,14 @@ def overlapped_share(case: Case, *axes: str) -> float | None:
         items = [c for r in case.ranks for c in r.collectives if c.axis in axes]
         total, bare = sum(c.sum_us for c in items), sum(c.exposed_us for c in items)
     return 1 - bare / total if total else None
+
+
+def axis_us(case: Case, *axes: str) -> float | None:
+    """Exposed communication of axes with their waits; None where no axis at all is known."""
+    found = {a.axis: 0.0 for a in case.across.axes} if case.across else {}
+    for item in case.across.axes if case.across else ():
+        found[item.axis] += item.exposed_us
+    found = found or _of_ranks(case)
+    if not any(name for name in found):
+        return None
+    return sum(found.get(axis, 0.0) for axis in axes)

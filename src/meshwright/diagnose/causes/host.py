@@ -54,7 +54,6 @@ def late_host(case: Case) -> Found | None:
         lever=lever(
             case,
             "find what the host does between launches: profile with_stack over a few steps",
-            changes={"cuda_graph": True},
             free="host_launch",
         ),
         takes_us={name: case.part_us(name) for name in LATE},

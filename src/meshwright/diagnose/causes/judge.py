@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import case_of
 from meshwright.diagnose.causes.rule import all_causes, has_evidence
+from meshwright.diagnose.causes.stragglers import wait_us
 from meshwright.diagnose.diagnosis import Cause
 
 if TYPE_CHECKING:
@@ -18,19 +19,39 @@ if TYPE_CHECKING:
 
 LEAST_SHARE = 0.01  # of the step: less is not worth a sentence
 LEAST_LEFT = 0.5  # of what a rule claimed: with less left, others have said it
+ENOUGH = 0.1  # of the step: a fault as large as that is told before costs by design
+RULES_THE_REST = 0.5  # of the largest loss: waits of that size decide what the others look like
 _LOWER = {"high": "medium", "medium": "low", "low": "low"}
 
 
 def causes(evidence: Evidence) -> tuple[Cause, ...]:
     """What costs the run time, by the time that could be had back, most first.
 
-    Their `lost_us` add up to no more than what a step loses. Causes that cost no time now (a
-    warning, a trace that is unfit) come last.
+    Ranks that the others wait for come before all else where that is a large part of the loss:
+    what the others lose follows from it. Costs that the plan has by design come after faults that
+    take a tenth of the step. `lost_us` adds up to no more than what a step loses. Causes that cost
+    no time now (a warning, a trace that is unfit) come last.
     """
     case = case_of(evidence)
     found = asked(case, all_causes())
-    told = [_cause(case, rule, what) for rule, what in _shared_out(case, found)]
-    return tuple(sorted(told, key=lambda c: (-recoverable_us(c), -c.lost_us, c.code)))
+    told = [(rule, _cause(case, rule, what)) for rule, what in _shared_out(case, found)]
+    most = max((cause.share for _, cause in told), default=0.0)
+    first = case.of_step(wait_us(case)) >= RULES_THE_REST * most
+    told.sort(
+        key=lambda pair: (
+            _turn(*pair, waits_rule=first),
+            -recoverable_us(pair[1]),
+            pair[1].code,
+        )
+    )
+    return tuple(cause for _, cause in told)
+
+
+def _turn(rule: CauseRule, cause: Cause, *, waits_rule: bool) -> int:
+    """When a cause is told; `waits_rule` where waits for ranks are a large part of the loss."""
+    if cause.share < ENOUGH or rule.planned:
+        return 2
+    return 0 if rule.foremost and waits_rule else 1
 
 
 def asked(case: Case, rules: Iterable[CauseRule]) -> list[tuple[CauseRule, Found]]:

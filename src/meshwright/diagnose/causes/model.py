@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from meshwright.base.pattern import pattern
 from meshwright.base.units import GIB
 from meshwright.diagnose.causes.case import LATE, calls_a_step, class_us, fact_us
 from meshwright.diagnose.causes.levers import changed_job, lever
@@ -131,8 +132,11 @@ def _softmax_us(case: Case) -> float:
     return max((_softmax_share(r) for r in case.ranks), default=0.0) * case.part_us("compute")
 
 
+_SOFTMAX = pattern(r"(?i)(?<!log_)(?<!log)softmax(?!.*log_?softmax)")  # log_softmax is a loss's
+
+
 def _softmax_share(rank: Rank) -> float:
-    found = (k for k in rank.top_kernels if "softmax" in k.name.lower() and k.kind == "attention")
+    found = (k for k in rank.top_kernels if _SOFTMAX.search(k.name))
     return sum(k.sum_us for k in found) / rank.kernel_time_sum_us if rank.kernel_time_sum_us else 0
 
 
@@ -154,7 +158,7 @@ def unfused_attention(case: Case) -> Found | None:
         return None
     return Found(
         message=f"Softmax of attention that is not fused takes {time(us)} of each step.",
-        proofs=some(of_kernels(case, "attention")),
+        proofs=some(of_kernels(case, "softmax", "attention")),
         lever=lever(
             case,
             "attention in one kernel: scaled_dot_product_attention, FlashAttention, cuDNN",

@@ -41,8 +41,18 @@ def _others_us(pipeline: Pipeline, worker: Worker) -> float:
     return median(others) if others else 0.0
 
 
+def gain_us(pipeline: Pipeline, *changes: str) -> float:
+    """What a step gains by the first of these changes that was replayed; 0 where none was."""
+    for change in changes:
+        if change in pipeline.what_if_us:
+            return max(0.0, pipeline.step_span_us_median - pipeline.what_if_us[change])
+    return 0.0
+
+
 def uneven_us(pipeline: Pipeline) -> float:
-    """What a step gains if each stage had the mean of all: the heaviest one sets the pace."""
+    """What a step gains if stages were alike; without a replay the heaviest less their mean."""
+    if "stages alike" in pipeline.what_if_us:
+        return gain_us(pipeline, "stages alike")
     stages = _stage_us(pipeline)
     return max(stages) - fmean(stages) if stages else 0.0
 
@@ -60,7 +70,8 @@ def slow_worker_us(pipeline: Pipeline) -> float:
     if found is None:
         return 0.0
     worker, over = found
-    return worker.compute_us * (1 - 1 / over)
+    replayed = gain_us(pipeline, f"worker pp {worker.pp} dp {worker.dp} at the median")
+    return replayed or worker.compute_us * (1 - 1 / over)
 
 
 def bubble_us(case: Case) -> float:
@@ -85,6 +96,7 @@ def ideal_bubble(p: Any, v: Any, m: Any) -> float:
     kind=MODEL,
     source="Megatron-LM (arXiv 2104.04473), section 2.2: (p-1)/(v*m+p-1)",
     needs=(),
+    planned=True,
 )
 def pipeline_bubble(case: Case) -> Found | None:
     """Stages wait for the first micro-batch to come and for the last gradient to pass.

@@ -64,6 +64,7 @@ def _proofs(case: Case, waited: Waited) -> tuple[Proof, ...]:
     kind="compute resources",
     source=_RFC + ": worker faults; pytorch#71303",
     needs=("across",),
+    foremost=True,
     said_by=("MOD905", "MOD907", "DAT906", "CMP916"),
 )
 def slow_device(case: Case) -> Found | None:
@@ -90,6 +91,7 @@ def slow_device(case: Case) -> Found | None:
     kind="data processing",
     source=_RFC + "; SPDL guide: slow loading shows as long all-reduces on the other ranks",
     needs=("across",),
+    foremost=True,
 )
 def slow_loader_rank(case: Case) -> Found | None:
     """One rank waits for its data, and all the others for that rank.
@@ -115,6 +117,7 @@ def slow_loader_rank(case: Case) -> Found | None:
     kind="host",
     source=_RFC + ": garbage collection; MegaScale (NSDI 24), section 5",
     needs=("across",),
+    foremost=True,
     said_by=("HST912",),
 )
 def slow_host_rank(case: Case) -> Found | None:

@@ -59,7 +59,11 @@ class Found:
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class CauseRule:
-    """One cause: its code, class, source, the evidence without which it says nothing."""
+    """One cause: its code, class, source, the evidence without which it says nothing.
+
+    `said_by` are the rules that explain the same time better. `foremost` marks those from which
+    losses of other ranks follow, `planned` a cost that the plan has by design: faults come first.
+    """
 
     code: str
     title: str
@@ -67,6 +71,8 @@ class CauseRule:
     source: str
     needs: tuple[str, ...]
     said_by: tuple[str, ...]
+    foremost: bool
+    planned: bool
     condition: Callable[[Case], Found | None]
 
     @property
@@ -88,6 +94,8 @@ def cause(
     source: str,
     needs: tuple[str, ...] = ("ranks",),
     said_by: tuple[str, ...] = (),
+    foremost: bool = False,
+    planned: bool = False,
 ) -> Callable[[Callable[[Case], Found | None]], CauseRule]:
     """Decorator that makes a function from a case to what it found into a `CauseRule`."""
     if not CODE.fullmatch(code):
@@ -105,6 +113,8 @@ def cause(
             source=source,
             needs=needs,
             said_by=said_by,
+            foremost=foremost,
+            planned=planned,
             condition=condition,
         )
 

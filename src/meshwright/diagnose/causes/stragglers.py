@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 MUCH_WAITING = 0.05  # of the step, for one reason
 MOSTLY = 0.35  # of all waiting, for the ranks of one reason: among eight equal ranks each has 0.125
+UNEQUAL = 1.5  # times its equal share
 NAMED = 0.1  # of all waiting: a rank with less is not named
 
 
@@ -40,6 +41,11 @@ def wait_us(case: Case) -> float:
     return min(mean, case.part_us("exposed_comm"))
 
 
+def mostly(ranks: int, of: int = 1) -> float:
+    """The share of all waiting that makes some of the ranks stand out: among two, half is none."""
+    return min(0.9, max(MOSTLY, UNEQUAL * of / max(1, ranks)))
+
+
 def waited_for(case: Case, *reasons: str) -> Waited | None:
     """The ranks that hold the others up for one of these reasons; None where they do not."""
     across = case.across
@@ -48,7 +54,7 @@ def waited_for(case: Case, *reasons: str) -> Waited | None:
     found = [s for s in across.stragglers if s.because in reasons and s.share > 0]
     share = min(1.0, sum(s.share for s in found))
     us = share * wait_us(case)
-    if share < MOSTLY or case.of_step(us) < MUCH_WAITING:
+    if share < mostly(len(across.ranks), len(found)) or case.of_step(us) < MUCH_WAITING:
         return None
     worst = [s for s in found if s.share >= NAMED] or found
     return Waited(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import case_of
-from meshwright.diagnose.causes.judge import recoverable_us
+from meshwright.diagnose.causes.judge import ENOUGH, RULES_THE_REST, recoverable_us
 from meshwright.diagnose.causes.pipeline import (
     CERTAIN,
     bubble_us,
@@ -14,7 +14,8 @@ from meshwright.diagnose.causes.pipeline import (
     uneven_us,
 )
 from meshwright.diagnose.causes.proofs import time
-from meshwright.diagnose.causes.stragglers import ranks_in_words, wait_us
+from meshwright.diagnose.causes.rule import find_cause
+from meshwright.diagnose.causes.stragglers import mostly, ranks_in_words, wait_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.diagnosis import Cause, Evidence
 
-ENOUGH = 0.1  # of the step: what is below is no principal bottleneck
 BY_PART = {  # word of `principal` for each part of a step
     "idle_dataloader": "data_processing",
     "idle_host_late_launch": "host_launch",
@@ -41,9 +41,9 @@ def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | No
     """The largest loss in a word, and the next, each if it is a tenth of the step.
 
     Words are those of `Rank.lost_shares_pct` ("data_processing", "host_launch", "communication",
-    "memory_copy", "malloc", "device_dependency", "checkpoint"), "straggler" where ranks wait for
-    a few, "stage_imbalance" and "pipeline_bubble" of pipelines, "compute" where nothing of that is
-    lost, and "no_gpu_events" for traces that account for no time.
+    "memory_copy", "malloc", "device_dependency", "checkpoint"), "straggler (rank 7)" where ranks
+    wait for one, those of `Pipeline.principal` for a pipeline's operations, "compute" where nothing
+    is lost, and "no_gpu_events" for traces that account for no time.
     """
     case = case_of(evidence)
     if not case.step_us:
@@ -52,9 +52,17 @@ def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | No
         return _of_pipeline(case)
     shares = _lost_shares(case, found)
     told = sorted((n for n, s in shares.items() if s >= ENOUGH), key=lambda n: -shares[n])
-    if "straggler" in told:  # its waiting explains the others' communication, whatever is larger
+    if "straggler" in told and shares["straggler"] >= RULES_THE_REST * shares[told[0]]:
         told = ["straggler", *(n for n in told if n != "straggler")]
-    return (told[0] if told else "compute"), (told[1] if len(told) > 1 else None)
+    words = [_straggler_in_words(case) if n == "straggler" else n for n in told]
+    return (words[0] if words else "compute"), (words[1] if len(words) > 1 else None)
+
+
+def _straggler_in_words(case: Case) -> str:
+    rank = case.across.straggler_rank if case.across else None
+    if case.across and case.across.stragglers:
+        rank = max(case.across.stragglers, key=lambda s: s.share).rank
+    return "straggler" if rank is None else f"straggler (rank {rank})"
 
 
 def _lost_shares(case: Case, found: Sequence[Cause]) -> dict[str, float]:
@@ -76,12 +84,10 @@ def _straggling(case: Case) -> float:
         return 0.0
     share = case.of_step(wait_us(case))
     if across.stragglers:
-        return share if max(s.share for s in across.stragglers) >= _MOSTLY else 0.0
+        most = max(s.share for s in across.stragglers)
+        return share if most >= mostly(len(across.ranks)) else 0.0
     last = dict(zip(across.ranks, across.times_last, strict=True))
     return share if last.get(across.straggler_rank, 0) * 2 > across.matched else 0.0
-
-
-_MOSTLY = 0.35
 
 
 def _of_pipeline(case: Case) -> tuple[str, str | None]:
@@ -89,6 +95,8 @@ def _of_pipeline(case: Case) -> tuple[str, str | None]:
     pipeline = case.pipeline
     if pipeline is None:
         return "compute", None
+    if pipeline.principal:
+        return pipeline.principal, None
     told = []
     if slow_worker(pipeline) and case.of_step(slow_worker_us(pipeline)) >= ENOUGH:
         told.append("straggler")
@@ -132,14 +140,32 @@ def summary(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, ...]:
             "No cause is large enough to name: the run is bound by its computation.",
             "To go faster, compute less or on faster devices: `meshwright plan` compares plans.",
         )
-    first = worth[0]
-    where = f" on {ranks_in_words(first.ranks)}" if first.ranks else ""
+    first, most = worth[0], _most(worth)
     return (
         f"{takes}; {time(lost)} of it ({case.of_step(lost):.0%}) is lost.",
-        f"Most of it, {time(first.lost_us)}, is lost to {first.code}{where}: {first.message}",
-        f"Do this: {first.lever.text}; that is worth about {time(recoverable_us(first))} a step "
+        f"{'Most' if most.lost_us > 0.5 * lost else 'The largest part'} of it, "
+        f"{time(most.lost_us)}, goes to {most.code}{_where(most)}: {most.message}",
+        f"Do this{'' if first is most else f' first ({first.code})'}: {first.lever.text}; that is "
+        f"worth about {time(recoverable_us(first))} a step "
         f"({case.of_step(recoverable_us(first)):.0%}).",
     )
+
+
+def _most(worth: Sequence[Cause]) -> Cause:
+    """What the step loses most to: the largest that is a fault; the first if ranks wait for it."""
+    if worth[0].ranks:
+        return worth[0]
+    faults = [c for c in worth if not _is_planned(c)]
+    return max(faults or worth, key=lambda c: c.lost_us)
+
+
+def _is_planned(cause: Cause) -> bool:
+    rule = find_cause(cause.code)
+    return rule is not None and rule.planned
+
+
+def _where(cause: Cause) -> str:
+    return f" on {ranks_in_words(cause.ranks)}" if cause.ranks else ""
 
 
 def _nothing_timed(evidence: Evidence) -> tuple[str, ...]:
