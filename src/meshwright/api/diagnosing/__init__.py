@@ -9,6 +9,7 @@ from meshwright.api.diagnosing.answer import answered
 from meshwright.api.diagnosing.given import sorted_files
 from meshwright.api.diagnosing.guards import guards_of
 from meshwright.api.diagnosing.later import verb
+from meshwright.api.diagnosing.own import own_job
 from meshwright.api.diagnosing.pool import answers
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
@@ -88,6 +89,7 @@ def _evidence(given: Given, read: Sequence[Answer], job: Job | None) -> tuple[Ev
     memory = [_tried(read_snapshot, path, left) for path in given.snapshots]
     nccl = [_tried(read_log, path, left) for path in given.nccl_logs]
     left += [one for part in (*memory, *nccl) if part is not None for one in part.left]
+    job = own_job(ranks) if job is None else job
     ranks, joined = _together(ranks, job)
     evidence = Evidence(
         ranks=tuple(ranks),
