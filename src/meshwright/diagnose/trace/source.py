@@ -70,9 +70,12 @@ def first_bytes(path: Path | str, count: int) -> bytes:
         head = file.read(count)
         if head[:2] != GZIP:
             return head
+    text = b""
     for piece in text_pieces(path, told=[]):
-        return piece[:count]
-    return b""
+        text += piece
+        if len(text) >= count:
+            break
+    return text[:count]
 
 
 def word_of(head: bytes) -> str:
