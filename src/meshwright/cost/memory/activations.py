@@ -82,6 +82,21 @@ def alternate_matmuls_bytes(block: Block, hidden_size: int, shape: Shape) -> Any
     return checkpoint_bytes(hidden_size, shape) + shape.element * shape.tokens * elements + lse
 
 
+def output_bytes(block: Block, hidden_size: int, shape: Shape) -> Any:
+    """Bytes of the outputs of a block's matrix products and norms, experts' included."""
+    a, ff = block.attention, block.feed_forward
+    own = shape.tokens / shape.sequence_cut
+    elements = shape.tokens * sum(_matmul_widths(block, hidden_size, shape))
+    elements = elements + own * block.norms * hidden_size
+    if a.qk_norm:
+        heads = a.num_attention_heads / shape.tp + kv_heads(a, shape.tp)
+        elements = elements + shape.tokens * heads * a.head_dim
+    if isinstance(ff, Experts):
+        inner = ff.intermediate_size / shape.etp * (2 if ff.gated else 1)
+        elements = elements + own * ff.top_k * shape.etp * (inner + hidden_size)
+    return shape.element * elements
+
+
 def _matmul_widths(block: Block, hidden_size: int, shape: Shape) -> list[Any]:
     """Output width on this rank of each matrix product outside the experts, in order."""
     a, tp = block.attention, shape.tp
@@ -138,7 +153,11 @@ def _attention(a: Attention, hidden_size: int, shape: Shape, stack: MemoryStack)
         width = (heads + kv_heads(a, shape.tp)) * a.head_dim
         saved["attention.qk_norm"] = shape.norm * tokens * width
     fp8_copy = np.where(shape.linear_input < 2, shape.linear_input, 0.0)
-    saved["attention.output"] = (element + fp8_copy) * tokens * heads * a.v_head_dim
+    output = (element + fp8_copy) * tokens * heads * a.v_head_dim
+    saved["attention.output"] = output
+    if stack.context_copies:
+        foreign = shape.kept_foreign_tokens * kv_heads(a, shape.tp) * (a.head_dim + a.v_head_dim)
+        saved["attention.context"] = element * foreign + np.where(shape.exchanged, output, 0.0)
     score = stack.score_bytes if a.softmax_dropout or stack.dropout else min(stack.score_bytes, 4)
     saved["attention.scores"] = np.where(shape.flash, 0.0, score * tokens * heads * shape.seq_len)
     saved["attention.statistics"] = np.where(shape.flash, 4.0 * tokens * heads, 0.0)
@@ -185,7 +204,7 @@ def _experts(ff: Experts, hidden_size: int, shape: Shape, stack: MemoryStack) ->
     inner, product = _inner(ff, routed * ff.intermediate_size / shape.etp, shape, stack)
     saved: Operators = {
         "mlp.input": shape.linear_input * own * hidden_size,
-        "moe.router": 8.0 * own * ff.num_experts,
+        "moe.router": stack.router_bytes * own * ff.num_experts,
         "moe.tokens": shape.linear_input * routed * hidden_size,
         "moe.inner": inner,
         "moe.product": product,

@@ -16,6 +16,7 @@ from meshwright.cost.memory.activations import (
     alternate_matmuls_bytes,
     checkpoint_bytes,
     kv_heads,
+    output_bytes,
     recomputed_operators,
     saved_operators,
 )
@@ -66,7 +67,8 @@ class BlockBytes:
     input alone, `whole` what it keeps without recompute, `made_again` what the backward pass makes
     again of a selectively recomputed block, `gradients` the activation gradients alive at once.
     `dense` and `expert` count parameters, `trained_*` those that receive gradients, `shapes` those
-    of one matrix of each shape. `gathered_more` is what the upper bound adds to `kept`.
+    of one matrix of each shape. `gathered_more` is what the upper bound adds to `kept`, `outputs`
+    the size of the products' and norms' outputs, whose gradients a waiting weight gradient reads.
     """
 
     kept: Any
@@ -80,6 +82,7 @@ class BlockBytes:
     trained_expert: Any
     shapes: Any
     gathered_more: Any
+    outputs: Any = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +157,7 @@ def _block(
         trained_expert=trained_expert,
         shapes=_shapes(job, block),
         gathered_more=_gathered_more(saved, shape, stack),
+        outputs=output_bytes(block, h, shape) if stack.pipeline_buffers else 0.0,
     ), _by_operator(job, kept, few, shape)
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.cost.memory.fsdp2 import rates_under
 from meshwright.cost.memory.layer import layer_bytes
 from meshwright.cost.memory.shape import shape_of
 from meshwright.cost.memory.stack import memory_stack
 from meshwright.cost.memory.stage import rank_parameters
-from meshwright.cost.memory.states import optimizer_state_bytes, rates
+from meshwright.cost.memory.states import optimizer_state_bytes
 from meshwright.cost.terms import Meaning
 from meshwright.plan.job import expert_shard_group, num_microbatches, shard_group
 from meshwright.plan.stages import stage_layers
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 KORTHIKANTI = "arXiv 2205.05198 (Korthikanti et al.), section 4"
 ZERO = "arXiv 1910.02054 (ZeRO), section 5"
 FSDP = "arXiv 2304.11277 (FSDP), section 4; torch 2.13 FSDP2 under fake tensors"
+HANDED = "torch 2.13, torch/distributed/pipelining/stage.py and _backward.py"
 STACK = "cost/data/memory.toml, entry of the job's stack"
 SCHEDULES = "docs/concepts/schedules.md: activations held by schedule and rank"
 
@@ -84,6 +86,10 @@ MEMORY: dict[str, Meaning] = {
     "activations.attention.output": _exact(
         "tokens * heads * v_head_dim / tp * element_bytes (and an 8-bit copy under fp8)",
         KORTHIKANTI,
+    ),
+    "activations.attention.context": _stack(
+        "keys and values gathered of other ranks, or the output before its exchange: tokens * "
+        "width * element_bytes"
     ),
     "activations.attention.scores": _exact(
         "5 B * heads / tp * tokens * seq_len with dropout, 0 with a fused kernel",
@@ -156,6 +162,14 @@ MEMORY: dict[str, Meaning] = {
     "buffers.sequence": _stack(
         "buffers * tokens * hidden * element_bytes under sequence parallelism: gathered inputs"
     ),
+    "buffers.pipeline": _stack(
+        "micro_batches * hidden state * (stages that receive it + stages that receive gradients; "
+        "the first twice where the backward pass is split)",
+        HANDED,
+    ),
+    "buffers.waiting_weights": _stack(
+        "micro-batches whose weight gradients wait * outputs of products and norms", HANDED
+    ),
     "host": _exact(
         "offloaded optimizer states with 4 B of gradients, weights and activations of the rank",
         "arXiv 2101.06840 (ZeRO-Offload), section 4",
@@ -207,7 +221,7 @@ def operands_by_rank(job: Job) -> tuple[dict[str, float], ...]:
     plan, stack = job.plan, memory_stack(job.stack)
     shape, layers = shape_of(job, stack), layer_bytes(job, stack)
     held = stage_layers(job, np.arange(count))
-    parameters, per_parameter = rank_parameters(job, layers, held), rates(job)
+    parameters, per_parameter = rank_parameters(job, layers, held), rates_under(job, stack)
     values = {
         "parameters": sum(parameters.all),
         "trained_parameters": sum(parameters.trained),

@@ -39,6 +39,7 @@ _BESIDE = (
     "buffers.buckets",
     "buffers.weight_gradients",
     "buffers.sequence",
+    "buffers.pipeline",
 )
 
 

@@ -35,7 +35,8 @@ class Shape:
     column-parallel products. `element` bytes of an activation, `linear_input` bytes of a kept input
     of a matrix product; `norm` bytes per element that a norm keeps besides its output; `copies`
     tensors of its width that a gated network keeps; `foreign_tokens` those of other ranks whose
-    keys and values are held at once under context parallelism.
+    keys and values are held at once under context parallelism, `kept_foreign_tokens` those that
+    are gathered; `exchanged` is true where attention runs over other heads than the products.
     """
 
     tokens: Any
@@ -53,6 +54,8 @@ class Shape:
     norm: Any
     copies: Any
     foreign_tokens: Any
+    kept_foreign_tokens: Any
+    exchanged: Any
 
     def covers(self, module: RecomputeModule) -> Any:
         """True where selective recompute covers the module."""
@@ -68,6 +71,7 @@ def shape_of(job: Job, stack: MemoryStack) -> Shape:
     selective = np.asarray(plan.recompute) == int(Recompute.SELECTIVE)
     element = np.where(precision == int(Precision.FP32), 4.0, 2.0)
     fused = np.asarray(plan.compile)
+    foreign, kind = _foreign_tokens(job), np.asarray(plan.context_parallel)
     norm = np.maximum(stack.norm_input_bytes, element) + stack.norm_inner_bytes
     return Shape(
         tokens=plan.micro_batch_size * job.workload.seq_len / np.asarray(plan.cp),
@@ -82,7 +86,9 @@ def shape_of(job: Job, stack: MemoryStack) -> Shape:
         flash=np.asarray(plan.flash_attention),
         modules=np.where(selective, plan.recompute_modules, 0),
         distribute_saved=np.asarray(plan.distribute_saved),
-        foreign_tokens=_foreign_tokens(job),
+        foreign_tokens=foreign,
+        kept_foreign_tokens=np.where(kind == int(ContextParallel.ALL_GATHER), foreign, 0.0),
+        exchanged=(np.asarray(plan.cp) > 1) & (kind == int(ContextParallel.ULYSSES)),
         norm=np.where(fused, element, norm),
         copies=np.where(fused, min(stack.gated_copies, FUSED_COPIES), stack.gated_copies),
     )

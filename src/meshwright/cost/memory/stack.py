@@ -49,7 +49,14 @@ class MemoryStack:
     `whole_embedding_gradient`: the gradient of an embedding split over tp is whole on every rank.
     `optimizer_temp_copies`: temporaries of a moment's size that the optimizer step makes.
     `step_gradient_bytes`: per parameter of the rank's optimizer shard, copies of its gradients that
-    the optimizer step makes.
+    the optimizer step makes. `shards_masters`: the sharded parameters are the master weights, and
+    copies in the products' format exist only gathered (FSDP2; `cost.memory.fsdp2`).
+
+    `pipeline_buffers`: pipeline stages keep buffers for what they receive of every micro-batch,
+    outputs until their backward pass, and what waiting weight gradients read
+    (torch.distributed.pipelining; `cost.memory.handed`). `context_copies`: context parallelism
+    keeps gathered keys and values, and outputs on both sides of an exchange. `router_bytes` per
+    token and expert of logits and probabilities.
 
     `sequence_buffers`: hidden states of the whole sequence that sequence parallelism holds beside
     the activations (gather buffers). `prefetch_layers`: layers gathered beside the current one
@@ -81,6 +88,10 @@ class MemoryStack:
     whole_embedding_gradient: bool = False
     optimizer_temp_copies: float = 0.0
     step_gradient_bytes: float = 0.0
+    shards_masters: bool = False
+    pipeline_buffers: bool = False
+    context_copies: bool = False
+    router_bytes: float = 8.0
     sequence_buffers: float = 1.0
     prefetch_layers: float = 1.0
     workspace_gib: float = 0.2

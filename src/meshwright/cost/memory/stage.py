@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.cost.memory.fsdp2_moments import PASSING, fsdp2_moments, units, whole_gradients
+from meshwright.cost.memory.handed import Handed, handed
 from meshwright.cost.memory.stack import GIB
 from meshwright.plan.job import num_microbatches
 from meshwright.plan.plan import Recompute, Schedule
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 STEP_PARAMETERS = 1e9  # of a ZeRO-3 shard updated at once: DeepSpeed's default sub_group_size
 VOCABULARY_DELAY = 1.5  # micro-batches a chunk: 1 or 2 barriers, arXiv 2411.05288, section 4.4
+NOTHING_HANDED = Handed(buffers=0.0, kept=0.0, waiting=0.0)
 VOCABULARY_BUFFERS = 25  # hidden-state tensors that its passes hold: inputs, gradients in fp32
 
 
@@ -56,6 +59,8 @@ class StageMemory:
     buckets: Any
     weight_gradients: Any
     sequence_buffers: Any
+    pipeline_buffers: Any
+    waiting_weights: Any
     head_backward: Any
     recomputed: Any
     activation_gradients: Any
@@ -115,7 +120,8 @@ def stage_memory_of(
 ) -> StageMemory:
     """Memory of pipeline rank `rank` (a number or a column of ranks), which holds `stage`."""
     parameters = rank_parameters(job, layers, stage)
-    kept = kept_bytes(job, layers, stage)
+    between = handed(job, layers, stage, rank) if stack.pipeline_buffers else NOTHING_HANDED
+    kept = kept_bytes(job, layers, stage, beside=between.kept)
     states = _states(job, parameters, rates, stack)
     if stack.whole_embedding_gradient:
         whole = stage.embedding * layers.ends.whole_gradient * job.plan.grad_bytes
@@ -123,14 +129,28 @@ def stage_memory_of(
         states["gradients"] = states["gradients"] + np.where(own, whole, 0.0)
     flight = _in_flight(job, rank)
     transients = _transients(job, layers, stage, parameters, rates=rates, stack=stack)
+    transients |= {"pipeline_buffers": between.buffers, "waiting_weights": between.waiting}
+    transients["beside"] = transients["beside"] + between.buffers
     on_device = 1.0 - np.asarray(job.plan.offload_activations)
     activations = flight * kept.blocks * on_device
-    moments = _moments(job, states, kept, transients, flight=flight, activations=activations)
+    passes = _moments
+    if stack.shards_masters:
+        passes = fsdp2_moments
+        ends = (stage.head * layers.ends.head, stage.embedding * layers.ends.embedding)
+        states |= whole_gradients(
+            job,
+            states,
+            parameters.weighed(rates.waiting),
+            first_reduced=greatest(ends) * rates.gradient[0],
+        )
+        transients |= units(job, layers, stage, parameters)
+    moments = passes(job, states, kept, transients, flight=flight, activations=activations)
     offloaded = flight * kept.blocks - activations
     hosted = parameters.weighed(rates.hosted) + offloaded
     hosted = hosted + parameters.weighed(rates.hosted_weight)
     hosted = hosted + _pair(*parameters.frozen, rates.hosted_frozen)
-    del states["resident_gradients"], transients["beside"]
+    for name in (*PASSING, "resident_gradients", "beside"):
+        states.pop(name, None), transients.pop(name, None)
     return StageMemory(
         **states,
         **transients,
@@ -167,8 +187,8 @@ def rank_parameters(job: Job, layers: LayerBytes, stage: StageLayers) -> Paramet
     return Parameters(all=(dense + outside, expert), trained=trained, blocks=dense + expert)
 
 
-def kept_bytes(job: Job, layers: LayerBytes, stage: StageLayers) -> Kept:
-    """What one micro-batch keeps on the rank, recompute applied."""
+def kept_bytes(job: Job, layers: LayerBytes, stage: StageLayers, *, beside: Any = 0.0) -> Kept:
+    """What one micro-batch keeps on the rank, recompute applied, and `beside` with the blocks."""
     plan, ends = job.plan, layers.ends
     blocks, made_again = _recomputed(job, layers, stage)
     head = stage.head * ends.head_kept
@@ -184,7 +204,7 @@ def kept_bytes(job: Job, layers: LayerBytes, stage: StageLayers) -> Kept:
         head = np.where(spread, ends.head_kept + wide, head)
         blocks = blocks + np.where(spread, ends.hand_over, 0.0)
     return Kept(
-        blocks=blocks + stage.embedding * ends.embedding_kept,
+        blocks=blocks + stage.embedding * ends.embedding_kept + beside,
         head=head,
         waiting_loss=waiting,
         loss_peak=peak,

@@ -41,7 +41,8 @@ class Rates:
     and `hosted_frozen` of untrained weights kept there, `gathered` of a parameter gathered for use
     (0 where weights are not sharded), `reduced` of a layer's gradients on their way, `moment` of
     one tensor of the optimizer, `shard` the number of parameters in the optimizer's shard per
-    parameter, `fp8_copy` of a matrix weight's 8-bit copies.
+    parameter, `fp8_copy` of a matrix weight's 8-bit copies, `waiting` of gradients that are kept
+    whole for a later reduction.
     """
 
     weight: tuple[Any, Any]
@@ -56,6 +57,7 @@ class Rates:
     moment: tuple[Any, Any]
     shard: tuple[Any, Any]
     fp8_copy: Any
+    waiting: tuple[Any, Any] = (0.0, 0.0)
 
 
 def rates(job: Job) -> Rates:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.cost.memory.fsdp2 import rates_under
 from meshwright.cost.memory.layer import LayerBytes, layer_bytes, shared_layer_bytes
 from meshwright.cost.memory.stack import GIB, MemoryStack, memory_stack
 from meshwright.cost.memory.stage import StageMemory, greatest, stage_memory_of
-from meshwright.cost.memory.states import rates
 from meshwright.plan.stages import all_stage_layers, representative_stages, stage_layers
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def stage_memory(
     stack = stack or memory_stack(job.stack)
     ranks = _ranks(job) if stages is None else tuple(("", stage.rank) for stage in stages)
     held = stages if stages is not None else _held(job, ranks)
-    per_parameter = rates(job)
+    per_parameter = rates_under(job, stack)
     at_once = stages is None and _is_one(job.plan)
     columns = [stage_layers(job, np.arange(len(held)))] if at_once else held
     found = [
@@ -186,6 +186,8 @@ TERM_OF_FIELD = {
     "buckets": "buffers.buckets",
     "weight_gradients": "buffers.weight_gradients",
     "sequence_buffers": "buffers.sequence",
+    "pipeline_buffers": "buffers.pipeline",
+    "waiting_weights": "buffers.waiting_weights",
     "head_backward": "transient.head_backward",
     "hosted": "host",
     "load": "moment.load",

@@ -110,7 +110,8 @@ def _gathered(terms: Mapping[str, float]) -> float:
     """Most bytes of gathered parameters and buffers of reductions at one moment."""
     kept = terms["transient.gathered_model"]
     forward = terms["transient.gathered_layer"] + terms["buffers.gather"]
-    return kept + max(forward, terms["transient.gathered_head"], terms["buffers.reduce_last"])
+    head = terms["transient.gathered_head"]
+    return head + max(forward, kept + terms["buffers.reduce_last"])
 
 
 def _phases(reading: Reading, terms: Mapping[str, float]) -> list[Line]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from meshwright.train.measure.depths import Depths
     from meshwright.train.stage import Place
 
-ALONE = (2, 3)  # micro-batches without a pipeline: the second finds gradients of the first
+ALONE = (3, 4)  # micro-batches without a pipeline: a first, one that is neither, a last
 Numbers = dict[tuple[Any, ...], float]
 
 

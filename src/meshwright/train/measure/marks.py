@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._pytree import tree_leaves
 
 from meshwright.base.noun import dataclass
+from meshwright.train.adapters.gathered import waiting_gradients
 from meshwright.train.measure.storage import Category
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from torch import nn
 
     from meshwright.train.adapters.collectives import Call
     from meshwright.train.measure.storage import Peak, StorageTracker
@@ -61,7 +60,7 @@ class Marks:
         """Sets hooks on stages; they stay until `release`."""
         for stage in stages:
             self._watch_passes(stage)
-            self._watch_layers(stage.layers, stage.place.index)
+            self._watch_layers(stage)
 
     def release(self) -> None:
         """Takes the hooks away."""
@@ -83,6 +82,7 @@ class Marks:
 
         def begins(*_: Any) -> None:
             self.traffic.phase = FORWARD
+            self._see_waiting(stage)
             self._born = self.storage.count
 
         def leaves_layers(_module: Any, _inputs: Any, output: Any) -> None:
@@ -127,17 +127,27 @@ class Marks:
             if self.storage.categories[number] is Category.TEMPORARIES:
                 self.storage.categories[number] = Category.ACTIVATIONS
 
-    def _watch_layers(self, layers: list[nn.Module], stage: int) -> None:
+    def _see_waiting(self, stage: Stage) -> None:
+        """Gradients that an earlier micro-batch left."""
+        self.storage.see_all(waiting_gradients(stage), Category.GRADIENTS)
+
+    def _watch_layers(self, owner: Stage) -> None:
+        layers, stage = owner.layers, owner.place.index
         last = len(layers) - 1
         places = {last: "start", last - 1: "first", last - 2: "second", 0: "penultimate"}
 
         def hook(number: int) -> Callable[..., None]:
             place = places.get(number, "middle")
 
+            def backward(_gradient: Any) -> None:
+                self.mark(BACKWARD, place, stage)
+                if number == last:
+                    self._see_waiting(owner)
+
             def after_forward(_module: Any, _inputs: Any, output: Any) -> None:
                 if number == 0:
                     self.mark(FORWARD, "first", stage)
-                _on_gradient(output, lambda _gradient: self.mark(BACKWARD, place, stage))
+                _on_gradient(output, backward)
 
             return after_forward
 

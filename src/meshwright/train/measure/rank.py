@@ -46,7 +46,8 @@ LABEL = 1  # any token id
 class Reading:
     """What one rank's step took.
 
-    `held` is the most bytes of each category at once; of gradients, what the update reads.
+    `held` is the most bytes of each category at once: of gradients, what waits for a reduction or
+    what the update reads.
     `peaks` and `parts` have, for every stretch of the step, its peak and what lay in memory then.
     """
 
@@ -163,7 +164,7 @@ def read_steps(engine: Engine, *, microbatches: int, recipe: Recipe) -> Reading:
             gradients = _step(engine, updates, microbatches, marks=marks, recipe=recipe)
         marks.release()
     held = {c: float(storage.most(c, since=since)) for c in Category}
-    held[Category.GRADIENTS] = float(gradients)
+    held[Category.GRADIENTS] = max(held[Category.GRADIENTS], float(gradients))
     held[Category.ACTIVATIONS] = float(marks.kept)
     order = {stretch: peak.event for stretch, peak in marks.peaks.items()}
     parts = storage.compositions(order.values())
