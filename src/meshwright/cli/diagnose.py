@@ -20,7 +20,8 @@ _EPILOG = """\b
 Examples:
   meshwright diagnose trace_rank*.json.gz
   meshwright diagnose traces/ --plan plan.toml
-  meshwright diagnose traces/ --perfetto small.json
+  meshwright diagnose traces/ --html report.html --perfetto small.json
+  meshwright diagnose traces/ --calibrate -o my-cluster.toml
   meshwright diagnose runs/a --nccl-log nccl.log --memory-snapshot snap.json --json
 
 \b
@@ -47,7 +48,10 @@ nothing could be read.
     help="Snapshot of the allocator, as JSON.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", metavar="FILE", help="Write a report with charts, for any browser.")
 @click.option("--perfetto", metavar="FILE", help="Write a small trace for ui.perfetto.dev.")
+@click.option("--calibrate", is_flag=True, help="Write what was measured as a cluster file.")
+@click.option("-o", "--output", "target", metavar="FILE", help="The file that --calibrate writes.")
 @click.option(
     "--workers", type=click.IntRange(1), help="Processes that read; by default one a core."
 )
@@ -84,8 +88,10 @@ def _check(paths: tuple[str, ...], asked: dict[str, Any]) -> None:
     """Wrong usage is said before anything is read."""
     if not (paths or asked["nccl_logs"] or asked["memory_snapshots"]):
         raise click.UsageError("nothing to diagnose: give trace files or folders")
+    if bool(asked["calibrate"]) != bool(asked["target"]):
+        raise click.UsageError("--calibrate and -o FILE go together")
     given = (*paths, *asked["nccl_logs"], *asked["memory_snapshots"], asked["plan"] or "")
-    targets = [asked[name] for name in ("perfetto",) if asked[name]]
+    targets = [asked[name] for name in ("html", "perfetto", "target") if asked[name]]
     for target in targets:
         output.check_writable(target)
         _check_own(target, given)
@@ -104,6 +110,14 @@ def _check_own(target: str, given: Iterable[str]) -> None:
 
 def _write(found: Diagnosis, asked: dict[str, Any]) -> None:
     """The files that were asked for."""
+    if asked["calibrate"]:
+        from meshwright.api.diagnosing.calibrating import cluster_text
+
+        _file(asked["target"], cluster_text(found))
+    if asked["html"]:
+        from meshwright.report.diagnosis.html import html_report
+
+        _file(asked["html"], html_report(found))
     if asked["perfetto"]:
         from meshwright.report.diagnosis.perfetto import perfetto_json
 

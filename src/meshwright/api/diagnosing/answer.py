@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from meshwright.diagnose.diagnosis import Evidence
     from meshwright.diagnose.trace.columns import Left
 
+_MISSING = "ranks were traced"  # which `guards` says with the way to mend it
+
 
 def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left]) -> Diagnosis:
     """The diagnosis of the evidence: promises kept or not, causes, and the answer in sentences."""
@@ -32,6 +34,6 @@ def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left])
         second=second,
         evidence=evidence,
         causes=found,
-        guards=tuple(dict.fromkeys((*guards, *case_of(evidence).guards))),
+        guards=(*guards, *(g for g in case_of(evidence).guards if not g.endswith(_MISSING))),
         left=tuple(left),
     )

@@ -8,6 +8,7 @@ made by these two alone. The columns of a trace live in here and are gone before
 
 from __future__ import annotations
 
+import os
 import sys
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ def answer(path: Path) -> Answer:
     except OSError as error:
         return Answer(file=str(path), error=f"cannot read it: {error.strerror or error}")
     except Exception as error:  # a fault of ours in one file must not cost the others
+        if os.environ.get("MESHWRIGHT_DEBUG"):
+            raise
         text = f"internal error: {type(error).__name__}: {error}"
         return Answer(file=str(path), error=harmless(text), hint="this is a bug, please report it")
 

@@ -9,12 +9,14 @@ import numpy as np
 from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
     from meshwright.diagnose.diagnosis import Evidence
     from meshwright.diagnose.rank import Bars, Rank
+
+_MOST_STEPS = 100  # of a rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,20 +40,30 @@ class Strip:
     left_ns: int = 0
 
 
-def strips(evidence: Evidence, *, most: int, window_ns: int | None = None) -> list[Strip]:
+def strips(
+    evidence: Evidence, *, most: int, rows: Collection[int] | None = None, steps: int = 0
+) -> list[Strip]:
     """A strip for each rank that has bars, `most` bars in all, the longest of each rank.
 
-    With `window_ns`, only what begins within that time of the first bar.
+    Only ranks in `rows` where that is given; with `steps`, that many in the middle of the trace,
+    and times since their start.
     """
-    drawn = [(n, r, r.bars) for n, r in enumerate(evidence.ranks) if r.bars and len(r.bars.lane)]
+    drawn = [
+        (n, rank, rank.bars)
+        for n, rank in enumerate(evidence.ranks)
+        if rank.bars is not None and len(rank.bars.lane) and (rows is None or n in rows)
+    ]
     if not drawn:
         return []
     shifts = [_shift_ns(evidence, rank) for _, rank, _ in drawn]
-    origin = min(int(b.start_ns.min()) - s for (_, _, b), s in zip(drawn, shifts, strict=True))
+    pairs = list(zip(drawn, shifts, strict=True))
+    origin = min(int(bars.start_ns.min()) - shift for (_, _, bars), shift in pairs)
+    begin, end = _window(drawn[0][1], origin + shifts[0], steps)
+    window = (0, end - begin) if end else None
     each = max(1, most // len(drawn))
     return [
-        _strip(row, rank, bars, origin_ns=origin + shift, most=each, window_ns=window_ns)
-        for (row, rank, bars), shift in zip(drawn, shifts, strict=True)
+        _strip(row, rank, bars, origin_ns=origin + begin + shift, most=each, window_ns=window)
+        for (row, rank, bars), shift in pairs
     ]
 
 
@@ -63,18 +75,35 @@ def _shift_ns(evidence: Evidence, rank: Rank) -> int:
     return round(1000 * across.clock_shift_us[across.ranks.index(rank.rank)])
 
 
+def _window(rank: Rank, origin_ns: int, steps: int) -> tuple[int, int]:
+    """Begin and end of `steps` steps in the middle of a rank's; (0, 0) for all there is."""
+    every = list(_steps(rank, origin_ns))
+    if not steps or len(every) <= steps:
+        return 0, 0
+    first = (len(every) - steps + 1) // 2
+    _, last_start, last_length = every[first + steps - 1]
+    return round(every[first][1]), round(last_start + last_length)
+
+
 def _strip(
-    row: int, rank: Rank, bars: Bars, *, origin_ns: int, most: int, window_ns: int | None
+    row: int,
+    rank: Rank,
+    bars: Bars,
+    *,
+    origin_ns: int,
+    most: int,
+    window_ns: tuple[int, int] | None,
 ) -> Strip:
     start, end = bars.start_ns - origin_ns, bars.end_ns - origin_ns
-    seen = np.flatnonzero(end > start)
     if window_ns is not None:
-        seen = seen[start[seen] < window_ns]
+        start, end = np.clip(start, *window_ns), np.clip(end, *window_ns)
+    seen = np.flatnonzero(end > start)
     length = end[seen] - start[seen]
     longest = seen[np.sort(np.argsort(-length, kind="stable")[:most])]
     order = longest[np.lexsort((start[longest], bars.lane[longest]))]
     lane, first, last = bars.lane[order], start[order], end[order]
     first = _without_overlaps(lane, first, last)
+    shown = [s for s in _steps(rank, origin_ns) if window_ns is None or _in(s, window_ns)]
     return Strip(
         row=row,
         rank=rank.rank,
@@ -84,10 +113,15 @@ def _strip(
         label=bars.label[order],
         start_ns=first,
         end_ns=last,
-        steps=tuple(_steps(rank, origin_ns)),
+        steps=tuple(shown[:_MOST_STEPS]),
         left=len(seen) - len(order),
         left_ns=int(length.sum() - (end[order] - start[order]).sum()),
     )
+
+
+def _in(step: tuple[str, float, float], window_ns: tuple[int, int]) -> bool:
+    _, start, length = step
+    return start < window_ns[1] and start + length > window_ns[0]
 
 
 def _without_overlaps(lane: Any, start: Any, end: Any) -> Any:

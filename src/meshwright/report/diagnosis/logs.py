@@ -24,19 +24,19 @@ _MOST_WORKERS, _MOST_SITES, _MOST_WARNINGS = 12, 5, 5
 def log_blocks(evidence: Evidence) -> Iterator[Block]:
     """A section for each record that there is, each after a blank line."""
     if evidence.pipeline is not None:
-        yield from ("", *_pipeline(evidence.pipeline))
+        yield from ("", *pipeline_blocks(evidence.pipeline))
     for snapshot in evidence.memory:
-        yield from ("", *_memory(snapshot))
+        yield from ("", *memory_blocks(snapshot))
     for log in evidence.nccl:
-        yield from ("", *_nccl(log))
+        yield from ("", *nccl_blocks(log))
     if evidence.metrics:
-        yield from ("", *_metrics(evidence.metrics))
+        yield from ("", *metrics_blocks(evidence.metrics))
 
 
-def _pipeline(found: Pipeline) -> Iterator[Block]:
+def pipeline_blocks(found: Pipeline) -> Iterator[Block]:
+    """How idle it is, against what its schedule needs, and its slowest workers."""
     yield (
-        f"pipeline: {plural(found.p, 'stage')}, {plural(found.m, 'micro-batch')}"
-        f"{'es' if found.m != 1 else ''}".replace("micro-batchses", "micro-batches")
+        f"pipeline: {plural(found.p, 'stage')}, {found.m:,} micro-batch{'es' * (found.m != 1)}"
         + (f", {found.v} chunks each" if found.v > 1 else "")
         + (f", {found.dp} replicas" if found.dp > 1 else "")
         + f"; idle {found.mean_idle_pct_of_step:.1f}% of a step where the schedule needs "
@@ -68,7 +68,8 @@ def _worker(one: Worker) -> dict[str, str]:
     }
 
 
-def _memory(found: MemorySnapshot) -> Iterator[Block]:
+def memory_blocks(found: MemorySnapshot) -> Iterator[Block]:
+    """The peak by category and by place in the code."""
     yield (
         f"memory of device {found.device} in {figures.name(found.file)}: at most "
         f"{format_bytes(found.peak_bytes)} allocated, {format_bytes(found.reserved_bytes)} "
@@ -95,7 +96,8 @@ def _memory(found: MemorySnapshot) -> Iterator[Block]:
         yield f"  {format_bytes(size)}  {figures.name(site, 90)}"
 
 
-def _nccl(found: NcclLog) -> Iterator[Block]:
+def nccl_blocks(found: NcclLog) -> Iterator[Block]:
+    """What NCCL found, what was set, and what it warns of."""
     hosts = plural(len(found.hosts), "host")
     yield (
         f"NCCL {harmless(found.version)} in {figures.name(found.file)}: "
@@ -112,7 +114,7 @@ def _nccl(found: NcclLog) -> Iterator[Block]:
         yield f"  and {len(found.warnings) - _MOST_WARNINGS:,} more warnings"
 
 
-def _metrics(found: Mapping[str, Any]) -> Iterator[Block]:
+def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
     """Plain figures of a run's own metrics."""
     rows = [
         {"name": harmless(str(key)), "value": _figure(value)}

@@ -14,6 +14,7 @@ from meshwright.report.diagnosis.split import split_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from meshwright.base.table import Table
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.trace.columns import Left
     from meshwright.report.page import Block
@@ -30,6 +31,7 @@ def diagnosis_page(found: Diagnosis) -> list[Block]:
         *_ranks(found),
         *_communication(found),
         *_kernels(found),
+        *_what_ifs(found),
         *log_blocks(found.evidence),
         *_causes(found),
         *_promises(found),
@@ -73,6 +75,12 @@ def _kernels(found: Diagnosis) -> Iterator[Block]:
         yield from ("", table)
 
 
+def _what_ifs(found: Diagnosis) -> Iterator[Block]:
+    table = tables.what_if_table(found.evidence, found.step_us) if found.step_us else None
+    if table is not None and table.rows:
+        yield from ("", table)
+
+
 def _causes(found: Diagnosis) -> Iterator[Block]:
     if found.causes:
         yield from ("", *cause_lines(found.causes))
@@ -90,9 +98,16 @@ def _guards(guards: Sequence[str]) -> Iterator[Block]:
 
 
 def _left(left: Sequence[Left]) -> Iterator[Block]:
-    """What was left out of the answer, that which stood for most time first."""
     if not left:
         return
+    table, more = left_table(left, most=_MOST_LEFT)
+    yield from ("", table)
+    if more:
+        yield f"and {more:,} more; --json has all of them"
+
+
+def left_table(left: Sequence[Left], *, most: int) -> tuple[Table, int]:
+    """What was left out, that which stood for most time first, and how much more there is."""
     order = sorted(left, key=lambda one: (-one.time_us, -one.count))
     rows = [
         {
@@ -101,7 +116,7 @@ def _left(left: Sequence[Left]) -> Iterator[Block]:
             "time": figures.duration(one.time_us) if one.time_us else "",
             "reason": harmless(one.reason),
         }
-        for one in order[:_MOST_LEFT]
+        for one in order[:most]
     ]
     columns = (
         Column(key="what", title="left out"),
@@ -109,6 +124,4 @@ def _left(left: Sequence[Left]) -> Iterator[Block]:
         Column(key="time", title="stood for", align="right"),
         Column(key="reason", title="because"),
     )
-    yield from ("", table_of(columns, rows))
-    if len(order) > _MOST_LEFT:
-        yield f"and {len(order) - _MOST_LEFT:,} more; --json has all of them"
+    return table_of(columns, rows), len(order) - len(rows)

@@ -136,7 +136,9 @@ def _lines(case: Case) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     for rank in case.ranks:
         for one in rank.collectives:
-            found[f"{whose(one)} {one.collective}".strip()] += max(one.exposed_us, 0.0)
+            found[f"{whose(one)} {one.collective.removeprefix('kernel:')}".strip()] += max(
+                one.exposed_us, 0.0
+            )
     named = sum(found.values())
     exposed = sum(rank.gpu_span.exposed_comm_us for rank in case.ranks if rank.gpu_span)
     if exposed > named:

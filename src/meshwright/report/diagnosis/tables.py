@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
 from meshwright.base.table import Column, Row, Table, table_of
+from meshwright.diagnose.across.join import numbers_of
+from meshwright.diagnose.causes.case import steps_of
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.split import rank_parts, whose
 
@@ -20,13 +22,17 @@ if TYPE_CHECKING:
     from meshwright.diagnose.rank import Collective, Rank
     from meshwright.report.diagnosis.split import Split
 
-MOST_RANKS, MOST_COLLECTIVES, MOST_KERNELS = 12, 12, 8
+MOST_RANKS, MOST_COLLECTIVES, MOST_KERNELS, MOST_WHAT_IFS = 12, 12, 8, 10
+_LEAST_GAIN = 0.005  # of a step
 _UNITS = ((1e7, "s", 1e6), (1e3, "ms", 1e3), (0.0, "us", 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLine:
-    """One rank in the table of ranks; times of one step in microseconds, None unknown."""
+    """One rank in the table of ranks; times of one step in microseconds, None unknown.
+
+    `wait_us` is what it waits for others in collectives, `waited_for_us` what they wait for it.
+    """
 
     rank: int | None
     file: str
@@ -35,7 +41,7 @@ class RankLine:
     communication_us: float
     copies_us: float
     idle_us: float
-    wait_us: float | None = None  # in collectives, for others, over all that was traced
+    wait_us: float | None = None
     times_last: int | None = None
     waited_for_us: float = 0.0
     because: str = ""
@@ -75,16 +81,16 @@ def rank_lines(evidence: Evidence) -> list[RankLine]:
     places = {n: i for i, n in enumerate(across.ranks)} if across else {}
     late = {s.rank: s for s in across.stragglers} if across else {}
     lines = []
-    for rank in evidence.ranks:
+    for number, rank in zip(numbers_of(evidence.ranks), evidence.ranks, strict=True):
         line = _line(rank)
-        place = places.get(-1 if rank.rank is None else rank.rank)
+        place = places.get(number)
         if across is not None and place is not None:
-            line = replace(
-                line, wait_us=across.wait_us_by_rank[place], times_last=across.times_last[place]
-            )
-        if line.rank in late:
-            found = late[line.rank]
-            line = replace(line, waited_for_us=found.waited_for_us, because=found.because)
+            wait_us = across.wait_us_by_rank[place] / steps_of(rank)
+            line = replace(line, wait_us=wait_us, times_last=across.times_last[place])
+        if number in late:
+            found = late[number]
+            waited_us = found.waited_for_us / steps_of(rank)
+            line = replace(line, waited_for_us=waited_us, because=found.because)
         lines.append(line)
     return sorted(lines, key=_badness)
 
@@ -216,7 +222,7 @@ def _link_rate(across: Across | None, axis: str, collective: str, size: int | No
     return min(rates, default=None)
 
 
-def collectives_table(evidence: Evidence) -> tuple[Table, int]:
+def collectives_table(evidence: Evidence, *, most: int = MOST_COLLECTIVES) -> tuple[Table, int]:
     """The collectives with most exposed time, and how many are not in the table."""
     from meshwright.base.units import format_bytes, format_count, format_number
 
@@ -224,7 +230,7 @@ def collectives_table(evidence: Evidence) -> tuple[Table, int]:
     rows = [
         {
             "axis": figures.name(line.axis, 32) or "-",
-            "collective": figures.name(line.collective, 32),
+            "collective": figures.name(line.collective.removeprefix("kernel:"), 32),
             "ranks": str(line.group_size) if line.group_size > 0 else "",
             "bytes": "" if line.bytes is None else format_bytes(line.bytes),
             "calls": format_count(round(line.calls, 1)),
@@ -234,7 +240,7 @@ def collectives_table(evidence: Evidence) -> tuple[Table, int]:
             if line.rate_GBps is None
             else f"{format_number(line.rate_GBps)}{'' if line.is_transfer else ' *'}",
         }
-        for line in lines[:MOST_COLLECTIVES]
+        for line in lines[:most]
     ]
     columns = (
         Column(key="axis", title="axis or group"),
@@ -271,6 +277,36 @@ def axes_table(across: Across) -> Table:
     return table_of(columns, rows)
 
 
+def what_ifs(evidence: Evidence) -> dict[str, float]:
+    """What a step would take if something were free: over all ranks, else of the median rank."""
+    if evidence.across is not None and evidence.across.what_if_us:
+        return dict(evidence.across.what_if_us)
+    paths = [rank.path.what_if_us for rank in evidence.ranks if rank.path is not None]
+    found = {name: median(p[name] for p in paths if name in p) for p in paths for name in p}
+    pipeline = evidence.pipeline
+    return found or (dict(pipeline.what_if_us) if pipeline is not None else {})
+
+
+def what_if_table(evidence: Evidence, step_us: float) -> Table:
+    """What a step would take without one thing at a time, the greatest gain first."""
+    found = sorted(what_ifs(evidence).items(), key=lambda item: item[1])
+    rows = [
+        {
+            "name": figures.name(name.replace("_", " ")),
+            "step": figures.duration(us),
+            "gain": figures.share(1 - us / step_us),
+        }
+        for name, us in found[:MOST_WHAT_IFS]
+        if us < (1 - _LEAST_GAIN) * step_us
+    ]
+    columns = (
+        Column(key="name", title="if it cost nothing"),
+        Column(key="step", title="a step would take", align="right"),
+        Column(key="gain", title="less", align="right"),
+    )
+    return table_of(columns, rows)
+
+
 def kernel_totals(ranks: Iterable[Rank]) -> list[tuple[str, str, float, float]]:
     """Name, class, mean microseconds and calls a rank of the kernels that take longest."""
     sums: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -284,18 +320,18 @@ def kernel_totals(ranks: Iterable[Rank]) -> list[tuple[str, str, float, float]]:
     return sorted(found, key=lambda one: -one[2])
 
 
-def kernels_table(ranks: Sequence[Rank]) -> Table:
+def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: int = 72) -> Table:
     """The kernels that take longest."""
     total = fmean([rank.kernel_time_sum_us for rank in ranks] or [0.0])
     rows = [
         {
-            "name": figures.name(name),
+            "name": figures.name(name, longest),
             "kind": kind.replace("_", " "),
             "time": figures.duration(us),
-            "calls": f"{calls:,.0f}",
+            "calls": f"{calls:,.0f}" if calls >= 10 else f"{calls:.3g}",
             "share": figures.share(us / total) if total else "",
         }
-        for name, kind, us, calls in kernel_totals(ranks)[:MOST_KERNELS]
+        for name, kind, us, calls in kernel_totals(ranks)[:most]
     ]
     columns = (
         Column(key="name", title="kernel"),
