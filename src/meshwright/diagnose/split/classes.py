@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from meshwright.diagnose.split.operators import classed_operator
+
 # What moves or waits for data of other ranks. Names that Inductor made of operators
 # ("triton_poi_fused_all_reduce_...") are compute.
 COMMUNICATION = re.compile(
@@ -114,6 +116,9 @@ def classed(name: str) -> tuple[str, str]:
     Kinds tell softmax and loss from attention, fills from copies, and count as matrix products
     what only a serving engine's naming hides ("other" by class).
     """
+    operator = classed_operator(name)
+    if operator is not None:
+        return operator
     if COMMUNICATION.search(name) and not TRITON.search(name):
         return "comm", "comm"
     for kind, finer, pattern in _COMPILED:
