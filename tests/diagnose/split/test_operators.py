@@ -34,6 +34,8 @@ from meshwright.diagnose.split.operators import _PATTERNS, classed_operator
         ("aten::convolution_backward", "conv"),
         ("aten::topk", "sort_scan"),
         ("aten::nothing_of_the_kind", "other"),
+        ("fsdp::all_gather_copy_in", "copy_layout"),
+        ("fsdp::chunk_cat", "copy_layout"),
         ("gloo:all_reduce", "comm"),
         ("gloo:recv", "comm"),
     ],

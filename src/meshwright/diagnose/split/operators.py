@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 TRANSPORT = re.compile(r"^(gloo|ucc|mpi):")
-_OPERATOR = re.compile(r"^(aten|mkldnn|mkldnn_prepacked|mkl|onednn|quantized|torchao|inductor)::")
+_OPERATOR = re.compile(r"^(aten|fsdp|mkldnn|mkldnn_prepacked|mkl|onednn|quantized|torchao|inductor)::")
 _PATTERNS = (
     ("attention", "attention", r"scaled_dot_product|flash_attention|efficient_attention"),
     ("attention", "loss", r"log_softmax|cross_entropy"),
