@@ -20,6 +20,7 @@ def pages() -> dict[str, str]:
     """Text of every reference page by its name."""
     return {
         "rules": rules_page(),
+        "causes": causes_page(),
         "models": models_page(),
         "gpus": gpus_page(),
         "schedules": schedules_page(),
@@ -43,6 +44,18 @@ def rules_page() -> str:
         "demands of one or a few of them. `meshwright explain CODE` prints one of them."
     )
     return joined([title("Rules"), head, "", rules_markdown(rules)])
+
+
+def causes_page() -> str:
+    """Every cause that `diagnose` names, by class."""
+    from meshwright.diagnose.causes.rule import all_causes
+    from meshwright.report.causes import causes_markdown
+
+    head = (
+        f"What `meshwright diagnose` looks for: {len(all_causes())} causes. Each says nothing "
+        "without the evidence it needs. `meshwright explain CODE` prints one of them."
+    )
+    return joined([title("Causes"), head, "", causes_markdown()])
 
 
 def names_page() -> str:

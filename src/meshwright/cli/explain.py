@@ -1,4 +1,4 @@
-"""`meshwright explain`: a rule, one figure of a prediction, or why a document was dropped."""
+"""`meshwright explain`: a rule, a cause, a figure of a prediction, why a document was dropped."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _RULE = pattern(r"[A-Za-z]{3}\d+\Z")
 _EPILOG = """\b
 Examples:
   meshwright explain MOD103
+  meshwright explain DAT901
   meshwright explain plan.toml memory.stage0.activations
   meshwright explain plan.toml time
   meshwright explain plan.toml traffic
@@ -30,9 +31,9 @@ Examples:
 def explain(what: str, term: str, depth: int, as_json: bool) -> None:
     """Say why.
 
-    WHAT is the code of a rule (MOD103), or a plan file; TERM is then the name of a figure such as
-    memory.stage0.activations, of which formula, operands and source are printed with all below it.
-    Or it is the reason for which `data build` dropped a document.
+    WHAT is the code of a rule (MOD103) or of a cause (DAT901), or a plan file; TERM is then the
+    name of a figure such as memory.stage0.activations, of which formula, operands and source are
+    printed with all below it. Or it is the reason for which `data build` dropped a document.
     """
     if _RULE.match(what):
         _rule(what, as_json=as_json)
@@ -47,6 +48,8 @@ def _rule(code: str, *, as_json: bool) -> None:
     from meshwright.report.rules import constraints_of, rule_page
 
     found = constraints_of(code)
+    if not found and _cause(code, as_json=as_json):
+        return
     if not found:
         _entry(code, as_json=as_json)
     elif as_json:
@@ -56,8 +59,24 @@ def _rule(code: str, *, as_json: bool) -> None:
         output.page([line for rule in found for line in (*rule_page(rule), "")][:-1])
 
 
+def _cause(code: str, *, as_json: bool) -> bool:
+    """Whether the code is that of a cause, which is then printed."""
+    from meshwright.diagnose.causes.rule import find_cause
+    from meshwright.report.causes import cause_page, cause_record
+
+    rule = find_cause(code)
+    if rule is None:
+        return False
+    if as_json:
+        output.json(cause_record(rule))
+    else:
+        output.page(cause_page(rule))
+    return True
+
+
 def _entry(code: str, *, as_json: bool) -> None:
     """A code that no rule bears: one that is not checked, or a complaint about a file."""
+    from meshwright.diagnose.causes.rule import all_causes
     from meshwright.frameworks.complaints import CODES
     from meshwright.report.catalogues import entry_page, entry_record
     from meshwright.report.rules import all_constraints
@@ -71,7 +90,12 @@ def _entry(code: str, *, as_json: bool) -> None:
         record = {"code": wanted, "title": CODES[wanted], "status": "checked"}
         page = [f"{wanted}: {CODES[wanted]}", "about a file itself, whatever the framework"]
     else:
-        known = [*(r.code for r in all_constraints()), *(e.code for e in catalogue()), *CODES]
+        known = [
+            *(r.code for r in all_constraints()),
+            *(c.code for c in all_causes()),
+            *(e.code for e in catalogue()),
+            *CODES,
+        ]
         raise UnknownName("rule", code, suggestions=nearest(code, dict.fromkeys(known)))
     if as_json:
         output.json(record)

@@ -12,7 +12,17 @@ from meshwright.cli import output
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KINDS = ("models", "gpus", "fabrics", "rules", "schedules", "stacks", "frameworks", "names")
+KINDS = (
+    "models",
+    "gpus",
+    "fabrics",
+    "rules",
+    "causes",
+    "schedules",
+    "stacks",
+    "frameworks",
+    "names",
+)
 
 _EPILOG = """\b
 Examples:
@@ -28,7 +38,7 @@ Examples:
 @click.argument("word", default="")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(kind: str, word: str, as_json: bool) -> None:
-    """List what is known: models, GPUs, networks, rules, schedules, stacks, frameworks.
+    """List what is known: models, GPUs, networks, rules, causes, schedules, stacks, frameworks.
 
     `names` is the dictionary of knobs: what one framework calls what another one calls otherwise.
     With a WORD, only entries that hold it.

@@ -164,6 +164,13 @@ def rule_records() -> list[Record]:
     return sorted(rules + rest, key=lambda record: str(record["code"]))
 
 
+def cause_records() -> list[Record]:
+    """One mapping a cause that `diagnose` names."""
+    from meshwright.report.causes import cause_records as records
+
+    return records()
+
+
 def framework_records() -> list[Record]:
     """One mapping a framework whose configurations are read."""
     from meshwright.frameworks.framework import all_frameworks
@@ -286,6 +293,13 @@ def rule_table(records: Sequence[Mapping[str, Any]]) -> Table:
     ]
     rows = [{**r, "scope": scope} for r, scope in zip(records, scopes, strict=True)]
     return table_of(_RULE_COLUMNS, rows)
+
+
+def cause_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """Causes with code, class, title and what they need."""
+    from meshwright.report.causes import cause_table as table
+
+    return table(records)
 
 
 def framework_table(records: Sequence[Mapping[str, Any]]) -> Table:
