@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 
 TRANSPORT = re.compile(r"^(gloo|ucc|mpi):")
-_OPERATOR = re.compile(r"^(aten|fsdp|mkldnn|mkldnn_prepacked|mkl|onednn|quantized|torchao|inductor)::")
+_OPERATOR = re.compile(
+    r"^(aten|fsdp|mkldnn|mkldnn_prepacked|mkl|onednn|quantized|torchao|inductor)::"
+)
 _PATTERNS = (
     ("attention", "attention", r"scaled_dot_product|flash_attention|efficient_attention"),
     ("attention", "loss", r"log_softmax|cross_entropy"),
@@ -29,8 +31,8 @@ _PATTERNS = (
     (
         "reduce",
         "reduce",
-        r"^(sum|mean|max|min|amax|amin|argmax|argmin|prod|std|var|norm|any|all|logsumexp"
-        r"|linalg_vector_norm|count_nonzero)(_|$)",
+        r"^(sum|mean|max|min|amax|amin|argmax|argmin|prod|std|var|norm|logsumexp"
+        r"|linalg_vector_norm|count_nonzero)(_|$)|^(any|all)$",
     ),
     ("pool", "pool", r"pool"),
     (
