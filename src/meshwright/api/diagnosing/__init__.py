@@ -17,6 +17,9 @@ from meshwright.base.words import shown
 from meshwright.diagnose.across.axes import group_axes, with_axes
 from meshwright.diagnose.across.join import across
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.logs.nccl import read_nccl_log
+from meshwright.diagnose.path.replay import what_if
+from meshwright.diagnose.pipeline.read import read_pipeline
 from meshwright.diagnose.trace.columns import Left
 
 if TYPE_CHECKING:
@@ -76,18 +79,12 @@ def _evidence(given: Given, read: Sequence[Answer], job: Job | None) -> tuple[Ev
     ranks = sorted((a.rank for a in read if a.rank is not None), key=_place)
     left = [_left(a.file, a.error) for a in read if a.rank is None]
     left += [one for rank in ranks for one in rank.left]
-    read_pipeline, read_metrics = (
-        verb("pipeline.read", "read_pipeline"),
-        verb("logs.metrics", "read_metrics"),
-    )
-    read_snapshot, read_log = (
-        verb("logs.memory", "read_snapshot"),
-        verb("logs.nccl", "read_nccl_log"),
-    )
+    read_metrics = verb("logs.metrics", "read_metrics")
+    read_snapshot = verb("logs.memory", "read_snapshot")
     pipeline = _tried(read_pipeline, given.pipelines, left) if given.pipelines else None
     metrics = [_tried(read_metrics, path, left) for path in given.metrics]
     memory = [_tried(read_snapshot, path, left) for path in given.snapshots]
-    nccl = [_tried(read_log, path, left) for path in given.nccl_logs]
+    nccl = [_tried(read_nccl_log, path, left) for path in given.nccl_logs]
     left += [one for part in (*memory, *nccl) if part is not None for one in part.left]
     job = own_job(ranks) if job is None else job
     ranks, joined = _together(ranks, job)
@@ -115,7 +112,7 @@ def _together(ranks: list[Rank], job: Job | None) -> tuple[list[Rank], Across | 
     axes = group_axes(groups, job=job, world_size=world)
     ranks = [with_axes(rank, axes) for rank in ranks]
     joined = across(ranks, job=job)
-    if joined is not None and (what_if := verb("path.replay", "what_if")):
+    if joined is not None:
         joined = replace(joined, what_if_us=what_if(ranks, joined))
     return ranks, joined
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.api.diagnosing.later import verb
 from meshwright.diagnose.causes.case import case_of
 from meshwright.diagnose.causes.judge import causes
+from meshwright.diagnose.causes.promises import promises
 from meshwright.diagnose.causes.telling import lost_us, principal, step_us, summary
 from meshwright.diagnose.diagnosis import Diagnosis
 
@@ -22,8 +22,7 @@ _MISSING = "ranks were traced"  # which `guards` says with the way to mend it
 
 def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left]) -> Diagnosis:
     """The diagnosis of the evidence: promises kept or not, causes, and the answer in sentences."""
-    if evidence.job is not None and (promises := verb("causes.plan", "promises")):
-        evidence = replace(evidence, promises=promises(evidence))
+    evidence = replace(evidence, promises=promises(evidence))
     found = causes(evidence)
     first, second = principal(evidence, found)
     return Diagnosis(

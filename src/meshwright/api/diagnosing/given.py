@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from meshwright.api.diagnosing.later import verb
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
 from meshwright.diagnose.trace.columns import Left
+from meshwright.diagnose.trace.layout import find_traces, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,6 @@ UNPICKLE = (
     "write it as JSON where it was made: json.dump(torch.cuda.memory._snapshot(), open('snap.json',"
     " 'w'), default=str)"
 )
-UNKNOWN = "it is no trace, metrics file, memory snapshot or NCCL log that is known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,12 +48,11 @@ def sorted_files(
 ) -> Given:
     """Files and those below folders, by their layout; InvalidInput where nothing can be read.
 
-    What is given as a log or a snapshot is taken for one whatever it looks like, but for pickles.
+    What is given as a log or a snapshot is taken for one whatever it looks like, but for pickles;
+    what looks like nothing is left to the reader of traces, which says what is wrong with it.
     """
-    find_traces = verb("trace.layout", "find_traces") or _simple_find
-    layout_of = verb("trace.layout", "layout_of") or _simple_layout
     given = _checked(paths, "path")
-    found, left = find_traces([str(path) for path in given])
+    found, left = find_traces(given)
     kinds: dict[str, list[Path]] = {}
     for path in found:
         kinds.setdefault(layout_of(path), []).append(path)
@@ -63,9 +61,8 @@ def sorted_files(
         kinds.setdefault("pickle", []).append(path)
         snaps = [p for p in snaps if p != path]
     left += [_left(path, PICKLED) for path in kinds.get("pickle", ())]
-    left += [_left(path, UNKNOWN) for path in kinds.get("unknown", ())]
     sorts = Given(
-        kineto=_unique(kinds.get("kineto", ())),
+        kineto=_unique([*kinds.get("kineto", ()), *kinds.get("unknown", ())]),
         pipelines=_unique([*kinds.get("operations", ()), *kinds.get("iterations", ())]),
         metrics=_unique(kinds.get("metrics", ())),
         snapshots=_unique([*kinds.get("snapshot", ()), *snaps]),
@@ -75,17 +72,6 @@ def sorted_files(
     if not sorts.count:
         raise _nothing([str(p) for p in (*given, *logs, *snaps)], sorts.left)
     return sorts
-
-
-def _simple_layout(_: Path) -> str:
-    return "kineto"
-
-
-def _simple_find(paths: Iterable[str]) -> tuple[list[Path], list[Left]]:
-    found: list[Path] = []
-    for path in map(Path, paths):
-        found += sorted(path.glob("*.json*")) if path.is_dir() else [path]
-    return [p for p in found if p.name != "expected.json"], []
 
 
 def _checked(paths: object, noun: str) -> list[Path]:
