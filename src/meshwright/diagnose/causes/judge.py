@@ -81,7 +81,7 @@ def _shared_out(
         if total < LEAST_SHARE * case.step_us or total < LEAST_LEFT * wanted:
             continue
         for name, us in taken.items():
-            left[name] -= us
+            left[name] = left.get(name, 0.0) - us
         yield rule, replace(what, takes_us=taken)
 
 
