@@ -96,7 +96,7 @@ _PATTERNS = (
         "elementwise",
         r"elementwise|pointwise|functor|lambda|relu|gelu|silu|swiglu|sigmoid|tanh|dropout|clamp"
         r"|distribution|bias|act_and_mul|gather|scatter|index|where|arange"
-        r"|^(add|mul|sub|div|real_?div|exp|pow|neg|sqrt|rsqrt|select|equal)",
+        r"|^(add|mul|sub|real_?div|exp|pow|neg|sqrt|rsqrt|select|equal)s?(v\d|n|d)?$",
     ),
 )
 _COMPILED = tuple((c, k, re.compile(pattern, re.IGNORECASE)) for c, k, pattern in _PATTERNS)
