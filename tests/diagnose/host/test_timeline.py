@@ -34,6 +34,8 @@ EVENTS = [
     event("aten::stack", 20, 50),
     event("aten::linear", 200, 100, **{"External id": 11}),
     event("aten::mm", 220, 60, **{"External id": 12}),
+    event("MmBackward0", 300, 20),
+    event("autograd::engine::evaluate_function: MmBackward0", 320, 20),
     mark("FSDP::all_gather", 350, 100),
     event(
         "c10d::_allgather_base_",

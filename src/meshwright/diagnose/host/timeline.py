@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 STEP = "ProfilerStep#"
 APART = ("enumerate(DataLoader)", "checkpoint#", "evaluation#")  # phases that own all inside them
 TRANSPORT = ("gloo:", "ucc:", "mpi:")  # what a backend's own threads do
-_WAITING = ("c10d::", "_c10d_functional::", "c10d_functional::", "autograd::", "torch::")
+_OTHERS = ("c10d::", "_c10d_functional::", "c10d_functional::", "autograd::", "torch::")
 _HOST, _RUN = 0, "run on the host"
 
 
@@ -94,8 +94,14 @@ def _compute(trace: Trace) -> Pieces:
     threads = np.union1d(threads, ops.thread[backward])  # a device's backward pass has its own
     mine = np.isin(ops.thread, threads) & (ops.kind != Host.PYTHON)
     pieces = innermost(ops, np.flatnonzero(mine))
-    works = (ops.kind == Host.OPERATOR) & ~_mask(trace, _WAITING)
+    works = (ops.kind == Host.OPERATOR) & _computing(trace)[ops.name]
     return pieces.where(works[pieces.row])
+
+
+def _computing(trace: Trace) -> NDArray[np.bool_]:
+    """Which names are those of operators that compute: nodes of autograd's graph do not."""
+    names = ("::" in name and not name.startswith(_OTHERS) for name in trace.names)
+    return np.fromiter(names, bool, len(trace.names))
 
 
 def _rows(trace: Trace, mask: NDArray[np.bool_]) -> Pieces:
