@@ -1,4 +1,4 @@
-"""The public traces of operations and iterations, against what was derived and published of them."""
+"""The public traces of pipelines, against what was derived and published of them."""
 
 import json
 from pathlib import Path

@@ -27,11 +27,25 @@ class Communicator:
         default_factory=dict
     )  # "P2P/CUMEM", "NET/IB/0/GDRDMA": links
     algorithms: Mapping[str, int] = field(default_factory=dict)  # "Ring LL128": calls, with TUNING
+    host: str = ""
+    pid: int = -1
+    group: str = ""  # NCCL's commId: the same on all of its ranks
+    nodes: int | None = None
+    local_ranks: int | None = None
+    gdr: bool | None = None  # GPU-direct RDMA in the rings
+    init_s: float | None = None
+    complete: bool = False  # its "Init COMPLETE" is in the log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NcclLog:
-    """An NCCL debug log."""
+    """An NCCL (or RCCL) debug log.
+
+    `ranks` are those of the largest communicator. `warnings` are distinct texts in the order of
+    their appearance, `warning_counts` how often each came, numbers and addresses taken as alike.
+    `tuning` is NCCL's own model, where it printed it: "AllReduce Ring Simple" -> (latency in
+    microseconds, bandwidth in GB/s).
+    """
 
     file: str
     version: str
@@ -43,6 +57,17 @@ class NcclLog:
     warnings: tuple[str, ...]  # distinct WARN lines
     settings: Mapping[str, str]  # NCCL_* set by environment
     left: tuple[Left, ...] = ()
+    library: str = "NCCL"  # or RCCL
+    versions: tuple[str, ...] = ()  # all that appear: more than one is a mixed installation
+    networks: Mapping[str, int] = field(default_factory=dict)  # "IB", "Socket": processes
+    ib_missing: bool = False  # NCCL looked for InfiniBand and found no device
+    bootstrap: tuple[str, ...] = ()  # interfaces of the bootstrap
+    warning_counts: Mapping[str, int] = field(default_factory=dict)
+    timeouts: tuple[str, ...] = ()  # collectives that PyTorch's watchdog gave up on
+    connect_retries: int = 0
+    mixed_settings: tuple[str, ...] = ()  # NCCL_* whose value differs between processes
+    tuning: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    transports: Mapping[str, int] = field(default_factory=dict)  # of all communicators
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,15 +78,17 @@ class _Builder:
         self.before: list[set[int]] = [set() for _ in table.nodes]
         self.stages = sorted({node.pp for node in table.nodes})
         self.start = _usual(table.start_us)
-        self.end = _usual(table.end_us)
+        self.ended = table.end_us
+        self.end = _usual(self.ended)
         self.loose: list[int] = []
+        self.nodes: dict[tuple[int, str], list[int]] = {}
+        for n, node in enumerate(table.nodes):
+            self.nodes.setdefault((node.pp, node.kind), []).append(n)
         self.owner: dict[int, int] = {}  # message -> the compute that sends it or waits for it
 
     def of(self, stage: int, *kinds: str) -> list[int]:
         """Nodes of these kinds on a stage, in the order in which they ran."""
-        nodes = [
-            n for n, node in enumerate(self.table.nodes) if node.pp == stage and node.kind in kinds
-        ]
+        nodes = [n for kind in kinds for n in self.nodes.get((stage, kind), ())]
         return sorted(nodes, key=lambda n: (self.start[n], self.end[n], n))
 
     def chain(self, nodes: list[int]) -> None:
@@ -103,6 +105,7 @@ class _Builder:
 
     def messages(self, stage: int, computes: list[int]) -> None:
         """Sends wait for their compute, computes for their receive."""
+        place = {node: at for at, node in enumerate(computes)}
         for direction in DIRECTIONS:
             own = self.of(stage, f"{direction}-compute")
             for way in ("send", "recv"):
@@ -117,7 +120,7 @@ class _Builder:
                         self.before[node].add(compute)
                     else:
                         self.before[compute].add(node)
-                        self.posted(node, computes[: computes.index(compute)])
+                        self.posted(node, computes[: place[compute]])
 
     def chunk(self, node: int) -> int:
         return max(int(self.table.chunk[node]), 0)
@@ -126,7 +129,7 @@ class _Builder:
         """A receive waits for the last compute before its own that had ended when it began."""
         began = self.table.start_us[receive] + SLACK_US
         for compute in reversed(earlier):
-            if (self.table.end_us[compute] <= began).mean() >= 0.5:
+            if (self.ended[compute] <= began).mean() >= 0.5:
                 self.before[receive].add(compute)
                 return
 
@@ -149,7 +152,7 @@ class _Builder:
             self.under(node, computes)
         self.chain(early)
         known = {*COMPUTES, *TAIL, GATHER}
-        others = {n.kind for n in self.table.nodes if n.pp == stage} - known
+        others = {kind for pp, kind in self.nodes if pp == stage} - known
         others = {kind for kind in others if not kind.endswith(("-send", "-recv"))}
         nodes = [n for n in self.of(stage, *TAIL, *others) if n not in early]
         self.loose += [n for n in nodes if self.start[n] < after]

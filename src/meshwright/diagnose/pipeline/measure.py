@@ -8,6 +8,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.pipeline.noun import Worker
+from meshwright.diagnose.pipeline.table import SMALL, SPARSE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,11 +40,13 @@ class Grid:
         return idle
 
 
-def grid_of(operations: Operations) -> Grid:
-    """Compute time by worker and step."""
+def grid_of(operations: Operations) -> Grid | None:
+    """Compute time by worker and step; None where these are so many that most have nothing."""
     steps, at = np.unique(operations.step, return_inverse=True)
     pairs = np.stack([operations.pp, operations.dp], axis=1)
     places, worker = np.unique(pairs, axis=0, return_inverse=True)
+    if len(places) * len(steps) > SPARSE * len(operations) + SMALL:
+        return None
     computes = operations.of(*COMPUTE)
     compute_us = np.zeros((len(places), len(steps)))
     place = (worker.reshape(-1)[computes], at[computes])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +21,7 @@ from meshwright.diagnose.text import refusal, whole_text
 from meshwright.diagnose.trace.columns import Left
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 LIMIT_BYTES = 1 << 30
 LARGEST = 1e18  # microseconds and numbers of anything beyond this are not believed
 THREAD = re.compile(r"PP rank (\d{1,6}),? *TP rank (\d{1,6})(?:,? *(.*))?")
+Scalar = int | float | str | bool | None
 HINT = "give a timeline-*.json.gz with events whose args have step and mb_id"
 
 
@@ -65,20 +65,20 @@ class Operations:
 
 
 class _Arguments(msgspec.Struct, gc=False):
-    step: Any = None
-    model_chunk: Any = None
-    mb_id: Any = None
-    name: Any = None
+    step: Scalar = None
+    model_chunk: Scalar = None
+    mb_id: Scalar = None
+    name: Scalar = None
 
 
 class _Event(msgspec.Struct, gc=False):
-    ph: Any = None
-    cat: Any = None
-    name: Any = None
-    pid: Any = None
-    tid: Any = None
-    ts: Any = None
-    dur: Any = None
+    ph: Scalar = None
+    cat: Scalar = None
+    name: Scalar = None
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: Scalar = None
+    dur: Scalar = None
     args: _Arguments | None = None
 
 
@@ -86,23 +86,25 @@ class _Document(msgspec.Struct, gc=False):
     traceEvents: list[_Event] = []  # noqa: N815 - the name in the file
 
 
+NO_ARGUMENTS = _Arguments()
+
+
 def read_operations(paths: Sequence[str | Path], *, limit_bytes: int = LIMIT_BYTES) -> Operations:
     """The operations in files, one or several of one run. `InvalidInput` where there are none."""
     left: list[Left] = []
-    rows: list[tuple[Any, ...]] = []
+    columns: list[_Columns] = []
     for path in paths:
         events = _events(whole_text(path, limit_bytes=limit_bytes, left=left), left)
         threads = {
-            (str(e.pid), str(e.tid)): found
+            (e.pid, e.tid): found
             for e in events
             if e.ph == "M" and e.name == "thread_name" and (found := _thread(e.args))
         }
-        own, bad = _rows(events, threads)
-        rows += own
-        left += [Left(what=w, count=c, time_us=0.0, reason=r) for (w, r), c in bad.items()]
-    if not rows:
+        columns.append(_columns([e for e in events if e.ph == "X"], threads, left))
+    joined = _joined(columns)
+    if not len(joined.kind):
         raise refusal(paths[0], "holds no operations of a pipeline", hint=HINT)
-    return columns_of(rows, left)
+    return _sorted(joined, left)
 
 
 def _events(text: bytes, left: list[Left]) -> list[_Event]:
@@ -145,61 +147,102 @@ def _thread(args: _Arguments | None) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _rows(
-    events: Sequence[_Event], threads: dict[tuple[str, str], tuple[int, int]]
-) -> tuple[list[tuple[Any, ...]], Counter[tuple[str, str]]]:
-    """(kind, step, dp, pp, tp, chunk, mb, start, dur) of each operation; what is none, counted."""
-    rows: list[tuple[Any, ...]] = []
-    bad: Counter[tuple[str, str]] = Counter()
-    for e in events:
-        if e.ph != "X":
-            continue
-        place = threads.get((str(e.pid), str(e.tid)))
-        args = e.args or _Arguments()
-        step, dp = _whole(args.step), _whole(e.pid)
-        start, dur = _number(e.ts), _number(e.dur)
-        kind = e.cat or e.name
-        if place is None or step < 0 or dp < 0 or not isinstance(kind, str):
-            bad["operations without a worker or step", "thread, pid or args.step missing"] += 1
-        elif start is None or dur is None or dur < 0:
-            bad["operations without times", "ts or dur is no number, or negative"] += 1
-        else:
-            chunk, mb = _whole(args.model_chunk), _whole(args.mb_id)
-            rows.append((kind, step, dp, *place, chunk, mb, start, dur))
-    return rows, bad
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Columns:
+    """Operations as a file has them, `kind` in words."""
+
+    kind: NDArray[np.object_]
+    numbers: Floats  # step, dp, pp, tp, chunk, mb, start, dur: shape [8, operations]
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
+def _columns(
+    events: Sequence[_Event],
+    threads: Mapping[tuple[Scalar, Scalar], tuple[int, int]],
+    left: list[Left],
+) -> _Columns:
+    """The operations among a file's events; those that cannot be used are counted in `left`."""
+    nowhere = (-1, -1)
+    place = [threads.get((e.pid, e.tid), nowhere) for e in events]
+    args = [e.args or NO_ARGUMENTS for e in events]
+    numbers = np.array(
+        [
+            _whole(a.step for a in args),
+            _whole(e.pid for e in events),
+            [pp for pp, _ in place],
+            [tp for _, tp in place],
+            _whole(a.model_chunk for a in args),
+            _whole(a.mb_id for a in args),
+            _floats([e.ts for e in events]),
+            _floats([e.dur for e in events]),
+        ]
+    )
+    kind = np.array([e.cat or e.name for e in events], dtype=object)
+    placed = (numbers[:3] >= 0).all(axis=0) & np.array([type(k) is str for k in kind], dtype=bool)
+    timed = (np.abs(numbers[6:]) < LARGEST).all(axis=0) & (numbers[7] >= 0)
+    _count(left, ~placed, "operations without a worker or step", "thread, pid or args.step missing")
+    _count(left, placed & ~timed, "operations without times", "ts or dur is no number or negative")
+    return _Columns(kind=kind[placed & timed], numbers=numbers[:, placed & timed])
+
+
+def _count(left: list[Left], which: NDArray[np.bool_], what: str, reason: str) -> None:
+    if which.any():
+        left.append(Left(what=what, count=int(which.sum()), time_us=0.0, reason=reason))
+
+
+def _floats(values: list[Scalar]) -> Floats:
+    """Numbers, also those written as text; NaN for everything else."""
     try:
-        number = float(value)
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value) for value in values], dtype=np.float64)
+
+
+def _number(value: Scalar) -> float:
+    try:
+        return float(value) if value is not None else math.nan
     except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) and abs(number) < LARGEST else None
+        return math.nan
 
 
-def _whole(value: Any) -> int:
-    number = _number(value)
-    return int(number) if number is not None and number >= 0 else -1
+def _whole(values: Iterable[Scalar]) -> Floats:
+    """Whole numbers from 0; -1 for everything else."""
+    numbers = _floats(list(values))
+    return np.where((numbers >= 0) & (numbers < LARGEST), np.floor(numbers), -1.0)
 
 
-def columns_of(rows: Sequence[tuple[Any, ...]], left: Sequence[Left] = ()) -> Operations:
-    """Columns of rows (kind, step, dp, pp, tp, chunk, mb, start_us, dur_us), at least one."""
-    kinds = tuple(sorted({row[0] for row in rows}))
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> Operations:
+    """Operations from rows (kind, step, dp, pp, tp, chunk, mb, start_us, dur_us), at least one."""
+    numbers = np.array([row[1:] for row in rows], dtype=np.float64).T
+    kind = np.array([row[0] for row in rows], dtype=object)
+    return _sorted(_Columns(kind=kind, numbers=numbers), ())
+
+
+def _joined(columns: Sequence[_Columns]) -> _Columns:
+    return _Columns(
+        kind=np.concatenate([c.kind for c in columns]),
+        numbers=np.concatenate([c.numbers for c in columns], axis=1),
+    )
+
+
+def _sorted(columns: _Columns, left: Sequence[Left]) -> Operations:
+    names = columns.kind.tolist()
+    kinds = tuple(sorted(set(names)))
     number = {name: n for n, name in enumerate(kinds)}
-    kind = np.array([number[row[0]] for row in rows], dtype=np.int64)
-    step, dp, pp, tp, chunk, mb = np.array([row[1:7] for row in rows], dtype=np.int64).T
-    start, dur = np.array([row[7:] for row in rows], dtype=np.float64).T
+    kind = np.array([number[name] for name in names], dtype=np.int64)
+    step, dp, pp, tp, chunk, mb = columns.numbers[:6].astype(np.int64)
+    start, dur = columns.numbers[6:]
     own = tp == tp.min()
     order = np.lexsort((kind, start, pp, dp, step))
     order = order[own[order]]
-    columns = {"step": step, "dp": dp, "pp": pp, "chunk": chunk, "mb": mb, "kind": kind}
-    columns = {name: column[order] for name, column in columns.items()}
     return Operations(
         kinds=kinds,
-        **columns,
-        seq=_counted([columns[name] for name in ("kind", "pp", "dp", "step")]),
+        kind=kind[order],
+        step=step[order],
+        dp=dp[order],
+        pp=pp[order],
+        chunk=chunk[order],
+        mb=mb[order],
+        seq=_counted([key[order] for key in (kind, pp, dp, step)]),
         start_us=start[order],
         dur_us=dur[order],
         left=(*left, *_of_others(dur[~own])),

@@ -39,8 +39,9 @@ from meshwright.diagnose.pipeline.what_if import (
     slowest_workers,
     what_ifs_us,
 )
-from meshwright.diagnose.text import pieces_of, refusal
+from meshwright.diagnose.text import refusal
 from meshwright.diagnose.trace.columns import Left
+from meshwright.diagnose.trace.source import text_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ def read_pipeline(paths: Sequence[str | Path]) -> Pipeline:
 
 def _of_iterations(path: Path) -> bool:
     sample = b""
-    for piece in pieces_of(path, []):
+    for piece in text_pieces(path, told=[]):
         sample += piece
         if len(sample) >= SAMPLE:
             break
@@ -78,7 +79,7 @@ def _of_iterations(path: Path) -> bool:
 def _from_operations(files: list[Path]) -> Pipeline:
     operations = read_operations(files)
     meta = meta_beside(files[0])
-    grid = grid_of(operations)
+    grid = _grid(operations, files[0])
     chunks = int(operations.chunk.max(initial=0)) + 1
     v = max(size_of(meta, "vpp_size"), chunks, 1)
     workers = workers_of(grid)
@@ -96,6 +97,13 @@ def _from_operations(files: list[Path]) -> Pipeline:
         **_computed(grid, workers, operations),
     )
     return _judged(_replayed(pipeline, operations))
+
+
+def _grid(operations: Operations, path: Path) -> Grid:
+    grid = grid_of(operations)
+    if grid is None:
+        raise refusal(path, "has steps and workers that are none of a pipeline", hint=HINT)
+    return grid
 
 
 def _computed(grid: Grid, workers: tuple[Worker, ...], operations: Operations) -> dict[str, Any]:
@@ -134,7 +142,7 @@ def _from_iterations(files: list[Path]) -> Pipeline:
         reason = f"the first {WARM_UP} warm up"
         left.append(Left(what="iterations", count=warm, time_us=0.0, reason=reason))
     operations = _operations(kept, v)
-    grid = grid_of(operations)
+    grid = _grid(operations, files[0])
     totals = {rank: median([i.total_ms for i in its]) for rank, its in kept.items()}
     step_us = 1e3 * max(totals.values())
     grid = dataclasses.replace(grid, span_us=np.full_like(grid.span_us, step_us))

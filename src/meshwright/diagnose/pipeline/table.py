@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from meshwright.diagnose.pipeline.operations import Floats, Longs, Operations
 
 
+SPARSE = 16  # places to an operation beyond which rows and columns are none of a pipeline
+SMALL = 1 << 20  # places that are harmless
+
+
 class Node(NamedTuple):
     """An operation's place: `seq` counts those of its kind on the stage, by their start."""
 
@@ -59,6 +63,8 @@ def table_of(operations: Operations) -> Table | None:
     keys = np.stack([operations.pp, operations.kind, operations.seq], axis=1)
     found, node = np.unique(keys, axis=0, return_inverse=True)
     node = node.reshape(-1)
+    if len(found) * len(dps) * len(steps) > SPARSE * len(operations) + SMALL:
+        return None
     index = np.full((len(found), len(dps), len(steps)), -1, dtype=np.int64)
     index[node, dp, step] = np.arange(len(operations))
     kept_node, kept_dp, kept_step = _whole(index >= 0)

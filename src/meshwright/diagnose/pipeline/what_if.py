@@ -171,7 +171,8 @@ def what_ifs_us(run: Replay, slowest: tuple[tuple[int, int], ...]) -> dict[str, 
     for name, which in (("pp", messages), ("dp", shared)):
         if which.any():
             out[f"{name} communication free"] = run.with_(which[:, None, None], free)
-    out["no pipeline bubble"] = _without_bubble(run)
+    if len(stages) > 1:
+        out["no pipeline bubble"] = _without_bubble(run)
     gap = np.median(run.table.span_us) - np.median(run.actual_us)
     return {
         "no gaps between operations": float(np.median(run.actual_us)),
