@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from jobs import Job, compute, grid, group_of, meet, named, play
 
+from jobs import Job, compute, grid, group_of, meet, named, play
 from meshwright.diagnose.across.join import across
 
 GROUPS = grid(16, [("tp", 4), ("dp", 4)])

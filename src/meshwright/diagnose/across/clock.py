@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.diagnose.across.match import Matched
-    from meshwright.diagnose.across.table import Bools, Doubles, Rows
+    from meshwright.diagnose.across.table import Doubles, Rows
     from meshwright.diagnose.trace.columns import Ints, Longs
 
 ONE_CLOCK_NS = 50_000  # ranks of one host that seem further apart than this have two clocks
@@ -25,13 +25,14 @@ class Clocks:
     """`shift_ns` is subtracted from each rank's times; `residual_ns` is what ends differ by then.
 
     `component` numbers ranks whose clocks hang together: 0 has most. Between components nothing
-    is known unless the clocks were one to begin with.
+    is known unless the clocks were one to begin with, which is `doubtful` where hosts differ.
     """
 
     shift_ns: Longs
     residual_ns: float | None
     component: Ints
     shifted: bool
+    doubtful: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,7 @@ def clocks_of(rows: Rows, matched: Matched, hosts: Sequence[str]) -> Clocks:
             residual_ns=None,
             component=component,
             shifted=False,
+            doubtful=len(set(hosts)) > 1,
         )
     shift, component = _spanned(_pairs(rows, ends, matched.sure), count)
     ends = _trusted(rows, ends, matched.sure)
@@ -66,6 +68,7 @@ def clocks_of(rows: Rows, matched: Matched, hosts: Sequence[str]) -> Clocks:
         residual_ns=_residual(rows, ends, shift) if shifted else plain,
         component=_ordered(component),
         shifted=shifted,
+        doubtful=shifted or len(set(hosts)) > 1,
     )
 
 
@@ -221,9 +224,3 @@ def _ordered(component: Ints) -> Ints:
     place = np.empty(len(counts), np.int32)
     place[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     return place[inverse]
-
-
-def together(clocks: Clocks) -> Bools:
-    """The ranks whose clocks hang together with most of the others'."""
-    most: Bools = clocks.component == 0
-    return most

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.across.shift import shift_of
 
 if TYPE_CHECKING:
     from meshwright.diagnose.across.table import Bools, Doubles, Rows
     from meshwright.diagnose.trace.columns import Ints, Longs
 
 TOLERANCE_NS = 20_000  # by which members leave one collective apart
-MOST_SHIFTS = 4096  # that an alignment tries
 BROKEN = 0.1  # share of instances that cannot be, from which a lane is matched anew
 
 
@@ -58,6 +58,7 @@ def matched(rows: Rows) -> Matched:
     instance = np.full(len(rows), -1, np.int64)
     sure = np.zeros(len(rows.lanes), np.int32)
     base = 0
+    clock = np.zeros(len(rows.ranks))  # as far as alignments tell
     for lane, blocks in blocks_of(rows).items():
         if rows.lanes[lane].loose:
             continue
@@ -66,7 +67,7 @@ def matched(rows: Rows) -> Matched:
         elif _alike(rows, blocks):
             own, sure[lane] = [np.arange(len(b.rows)) for b in blocks], 1
         else:
-            own, sure[lane] = _aligned(rows, blocks), 0
+            own, sure[lane] = _aligned(rows, blocks, clock), 0
         for block, ids in zip(blocks, own, strict=True):
             instance[block.rows] = np.where(ids >= 0, ids + base, -1)
         base += max((int(ids.max(initial=-1)) for ids in own), default=-1) + 1
@@ -108,43 +109,27 @@ def _alike(rows: Rows, blocks: list[Block]) -> bool:
     return all(np.array_equal(first, rows.token[b.rows]) for b in blocks[1:])
 
 
-def _aligned(rows: Rows, blocks: list[Block]) -> list[Longs]:
-    """Places along the longest sequence, by the shift that lets most calls agree."""
+def _aligned(rows: Rows, blocks: list[Block], clock: Doubles) -> list[Longs]:
+    """Places along the longest sequence, by the shift that lets most calls agree.
+
+    Ranks whose `clock` one lane has told are found again by time in the next.
+    """
     longest = max(blocks, key=lambda b: len(b.rows))
     tokens, ends = rows.token[longest.rows], rows.end_ns[longest.rows]
     found = []
     for block in blocks:
+        if block is longest:
+            found.append(np.arange(len(block.rows)))
+            continue
         own, own_ends = rows.token[block.rows], rows.end_ns[block.rows]
-        shift = 0 if block is longest else _shift(tokens, ends, own, own_ends)
+        guess = clock[longest.rank] - clock[block.rank]
+        shift, apart = shift_of(tokens, ends, own, own_ends, guess_ns=float(guess))
+        clock[block.rank] = clock[longest.rank] - apart
         place = np.arange(len(own)) + shift
         inside = (place >= 0) & (place < len(tokens))
         same = inside & (tokens[np.clip(place, 0, len(tokens) - 1)] == own)
         found.append(np.where(same, place, -1))
     return found
-
-
-def _shift(tokens: Ints, ends: Longs, own: Ints, own_ends: Longs) -> int:
-    """How far `own` begins behind `tokens`.
-
-    Most agreeing calls first; layers are alike, so several shifts agree equally well: then the one
-    whose ends keep the most even distance to the other rank's, whatever the clocks are.
-    """
-    n, m = len(tokens), len(own)
-    shifts = np.arange(-(m - 1), n)
-    if len(shifts) > MOST_SHIFTS:  # a cut head or tail, or little lost in between
-        shifts = shifts[np.argsort(np.abs(shifts - (n - m) / 2), kind="stable")[:MOST_SHIFTS]]
-    best, chosen = (-1.0, 0.0), 0
-    for shift in shifts.tolist():
-        low, high = max(0, -shift), min(m, n - shift)
-        same = tokens[low + shift : high + shift] == own[low:high]
-        share = float(np.count_nonzero(same))
-        if share < best[0]:
-            continue
-        apart = (ends[low + shift : high + shift] - own_ends[low:high])[same]
-        uneven = float(np.mean(np.abs(apart - np.median(apart)))) if len(apart) else 0.0
-        if (share, -uneven) > best:
-            best, chosen = (share, -uneven), shift
-    return chosen
 
 
 def grouped(rows: Rows, before: Matched) -> Matched:

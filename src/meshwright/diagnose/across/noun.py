@@ -10,6 +10,8 @@ from meshwright.base.noun import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.diagnose.trace.columns import Left
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
@@ -35,14 +37,23 @@ class Met:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Straggler:
-    """A rank that others wait for, its share of that waiting, and what it did meanwhile."""
+    """A rank that others wait for, its share of that waiting, and what it did meanwhile.
+
+    `waited_for_us` is what all others lost by it over the whole traces, less what computation hid,
+    counted at the root of the chains of waits. A rank that was last only because it waited itself
+    is "upstream": its entry has the waiting that was passed on, and for whom in `waits_for`.
+    """
 
     rank: int
     times_last: int
     waited_for_us: float
     share: float
-    because: str  # "compute", "data_loading", "host", "memory_copy", "upstream", "unknown"
-    over_median: float  # its own work between collectives over the median of the others
+    # "compute", "data_loading", "host", "memory_copy", "communication" (its own transfers take
+    # longer: a slow link), "upstream", "unknown"
+    because: str
+    over_median: float  # its own work of a step over the median of the others
+    excess_us: float = 0.0  # of what `because` names, in a step, over the median of the others
+    waits_for: int | None = None  # the root, where `because` is "upstream"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +69,10 @@ class LinkRate:
     busbw_GBps: float  # noqa: N815
     spread: float  # 90th over 10th percentile of the transfers
     spans_nodes: bool | None
+    transfer_us: float = 0.0  # in the median
+    of_peers: float | None = None  # share of the median of other groups of equal shape
+    of_cluster: float | None = None  # share of what the job's cluster should reach
+    slow: bool = False  # less than 60 % of either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +106,19 @@ class Across:
     collectives: tuple[Met, ...]  # capped; the longest waits are kept, see `matched`
     matched: int
     unmatched: int
+    partial: int = 0  # of the matched, those whose groups have members without a trace
     clock_shift_us: tuple[float, ...] = ()  # subtracted from each rank's clock
-    clock_residual_us: float | None = None
+    clock_residual_us: float | None = None  # 90th percentile of what ends differ by after that
+    unaligned: tuple[int, ...] = ()  # ranks whose clock hangs together with no other's
     links: tuple[LinkRate, ...] = ()
     axes: tuple[AxisTime, ...] = ()
     group_axes: Mapping[str, str] = field(default_factory=dict)  # process group -> axis
-    imbalance: Mapping[str, float] = field(
-        default_factory=dict
-    )  # "stage", "expert", "sequence": max/mean
+    ambiguous_groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # -> its axes
+    # computation, max/mean: "stage" over stages, "expert" over expert ranks, "sequence" over ranks
+    # of a stage within single steps, once what a rank always takes longer is taken out
+    imbalance: Mapping[str, float] = field(default_factory=dict)
+    stage_compute_us: tuple[float, ...] = ()  # of each pipeline stage, mean over its ranks
     what_if_us: Mapping[str, float] = field(default_factory=dict)  # predicted step over all ranks
     step_variation: float | None = None  # std/mean over steps
-    straggler_rotates: bool | None = None  # the last to arrive changes from step to step
+    straggler_rotates: bool | None = None  # whom all wait for changes from step to step
+    left: tuple[Left, ...] = ()

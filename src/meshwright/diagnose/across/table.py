@@ -157,7 +157,7 @@ def _numbered(
     if message is None:
         return Lane(group=""), ("kernel", kernel), kind
     members = known.get(message.group) or members_of(message, world=world)
-    name, pair = message.collective.lower(), _pair(message, number)
+    name, pair = message.collective.lower(), _pair(message, number, members)
     lane = Lane(
         group=message.group,
         description=message.description,
@@ -173,14 +173,15 @@ def _numbered(
     return lane, token, kind
 
 
-def _pair(message: Message, number: int) -> tuple[int, int] | None:
-    """Sender and receiver; each kernel names the other side only."""
+def _pair(message: Message, number: int, members: tuple[int, ...]) -> tuple[int, int] | None:
+    """Sender and receiver: each kernel names the other side at most, a group of two leaves one."""
     name = message.collective.lower()
-    if name == "send" and message.target_rank >= 0:
-        return number, message.target_rank
-    if name == "recv" and message.source_rank >= 0:
-        return message.source_rank, number
-    return None
+    other = message.target_rank if name == "send" else message.source_rank
+    if other < 0 and len(members) == 2 and number in members:
+        other = members[1 - members.index(number)]
+    if other < 0 or name not in SENDS:
+        return None
+    return (number, other) if name == "send" else (other, number)
 
 
 def members_of(message: Message, *, world: int) -> tuple[int, ...]:
