@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.path.graph import Bools, Graph
     from meshwright.diagnose.trace.columns import Longs
 
+PAUSES = "host_pauses"
 PAUSE_NS = 1_000_000  # between two calls of the host, from which it is called a pause
 
 
@@ -135,58 +137,48 @@ def questions(
     graph: Graph, *, least_ns: Longs, groups: Mapping[str, Bools]
 ) -> Iterator[tuple[str, Weights]]:
     """What-ifs that take some time away, by name; `least_ns` of the fastest collective alike."""
-    from dataclasses import replace
-
     whole = weights_of(graph)
-    host, device = graph.host, graph.device
-    loads, tail_loads = host.loading_ns, graph.tail_loading_ns
-    comm, memory, compute = (device.kind == k for k in (COMMUNICATION, MEMORY, COMPUTE))
+    yield from _of_device(graph, whole, least_ns=least_ns, groups=groups)
+    yield from _of_host(graph, whole)
 
-    def freed(chosen: Bools) -> Weights:
-        return replace(whole, work_ns=np.where(chosen, 0, whole.work_ns))
 
-    for name, chosen in ((noun.COMMUNICATION, comm), (noun.MEMORY, memory), ("compute", compute)):
-        if chosen.any():
-            yield name, freed(chosen)
-    for group, chosen in groups.items():
-        yield f"group {group}", freed(chosen)
-    shorter = np.where(comm, np.minimum(whole.work_ns, least_ns), whole.work_ns)
+def _of_device(
+    graph: Graph, whole: Weights, *, least_ns: Longs, groups: Mapping[str, Bools]
+) -> Iterator[tuple[str, Weights]]:
+    kind = graph.device.kind
+    chosen = {
+        noun.COMMUNICATION: kind == COMMUNICATION,
+        noun.MEMORY: kind == MEMORY,
+        noun.COMPUTE: kind == COMPUTE,
+        **{f"group {name}": events for name, events in groups.items()},
+    }
+    for name, events in chosen.items():
+        if events.any():
+            yield name, replace(whole, work_ns=np.where(events, 0, whole.work_ns))
+    shorter = np.where(kind == COMMUNICATION, np.minimum(whole.work_ns, least_ns), whole.work_ns)
     if (shorter < whole.work_ns).any():
         yield noun.COMMUNICATION_WAIT, replace(whole, work_ns=shorter)
+
+
+def _of_host(graph: Graph, whole: Weights) -> Iterator[tuple[str, Weights]]:
+    host = graph.host
+    loads, tail_loads = host.loading_ns, graph.tail_loading_ns
+    rest, tail_rest = whole.gap_ns - loads, whole.tail_ns - tail_loads
     if loads.any() or tail_loads:
+        yield noun.LOADING, replace(whole, gap_ns=rest, tail_ns=tail_rest)
+    if len(host):
+        own = np.where(host.allocates, whole.own_ns, 0)
+        none = np.zeros_like(whole.latency_ns)
         yield (
-            noun.LOADING,
-            replace(whole, gap_ns=whole.gap_ns - loads, tail_ns=whole.tail_ns - tail_loads),
+            noun.LAUNCH,
+            replace(whole, gap_ns=loads, own_ns=own, latency_ns=none, tail_ns=tail_loads),
         )
-    yield (
-        noun.LAUNCH,
-        replace(
-            whole,
-            gap_ns=loads,
-            own_ns=np.where(host.allocates, whole.own_ns, 0),
-            latency_ns=np.zeros_like(whole.latency_ns),
-            tail_ns=min(whole.tail_ns, tail_loads),
-        ),
-    )
-    long = whole.gap_ns - loads >= PAUSE_NS
-    if long.any() or whole.tail_ns - tail_loads >= PAUSE_NS:
-        tail_pause = whole.tail_ns - tail_loads >= PAUSE_NS
-        yield (
-            "host_pauses",
-            replace(
-                whole,
-                gap_ns=np.where(long, loads, whole.gap_ns),
-                tail_ns=tail_loads if tail_pause else whole.tail_ns,
-            ),
-        )
+    if (rest >= PAUSE_NS).any() or tail_rest >= PAUSE_NS:
+        gap = np.where(rest >= PAUSE_NS, loads, whole.gap_ns)
+        tail = tail_loads if tail_rest >= PAUSE_NS else whole.tail_ns
+        yield PAUSES, replace(whole, gap_ns=gap, tail_ns=tail)
     if (whole.waits & ~host.allocates).any():
         yield noun.SYNCHRONIZATION, replace(whole, waits=whole.waits & host.allocates)
     if host.allocates.any():
-        yield (
-            noun.ALLOCATION,
-            replace(
-                whole,
-                own_ns=np.where(host.allocates, 0, whole.own_ns),
-                waits=whole.waits & ~host.allocates,
-            ),
-        )
+        own = np.where(host.allocates, 0, whole.own_ns)
+        yield noun.ALLOCATION, replace(whole, own_ns=own, waits=whole.waits & ~host.allocates)
