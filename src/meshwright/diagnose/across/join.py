@@ -38,6 +38,7 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
     """The job; None where fewer than two ranks have collectives.
 
     `job` is the plan that ran: it names axes, stages and links that traces do not tell.
+    `what_if_us` stays empty: `path.replay.what_if` answers on what is returned here.
     """
     met = [r for r in ranks if r.instances is not None and len(r.instances.signature)]
     if len(met) < 2:
@@ -48,7 +49,7 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
     rows = rows_of(met, numbers)
     waits, clocks = _matched(rows, [r.meta.host for r in met])
     named = named_groups(met, rows, job=job)
-    found = Across(
+    return Across(
         **_totals(rows, waits, met),
         **_clock_fields(rows, clocks),
         **_structure(rows, waits, met, named, job),
@@ -58,7 +59,6 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
         axes=axis_times(rows, waits, met, named.axes),
         left=_left(rows, waits, clocks),
     )
-    return _with_what_ifs(met, found)
 
 
 def _matched(rows: Rows, hosts: Sequence[str]) -> tuple[Waits, Clocks]:
@@ -116,6 +116,7 @@ def _structure(
     hosts = _hosts(rows, ranks)
     return {
         "stragglers": found.stragglers,
+        "passed_on": found.passed_on,
         "straggler_rotates": found.rotates,
         "straggler_rank": _straggler_rank(rows, waits, found.stragglers),
         "imbalance": imbalances(
@@ -141,7 +142,7 @@ def _straggler_rank(rows: Rows, waits: Waits, stragglers: Sequence[Straggler]) -
     """The rank that is last most often, unless most waiting is for another at its root."""
     if not stragglers:
         return None
-    if stragglers[0].share > 0.5 and stragglers[0].because != "upstream":
+    if stragglers[0].share > 0.5:
         return stragglers[0].rank
     last = np.bincount(rows.rank[waits.row[waits.last]], minlength=len(rows.ranks))
     return rows.ranks[int(np.argmax(last))]
@@ -171,17 +172,6 @@ def _left(rows: Rows, waits: Waits, clocks: Clocks) -> tuple[Left, ...]:
             Left(what="ranks whose clock is not aligned", count=count, time_us=0.0, reason=reason)
         )
     return tuple(found)
-
-
-def _with_what_ifs(ranks: Sequence[Rank], found: Across) -> Across:
-    """With the steps that replaying all ranks predicts."""
-    from dataclasses import replace
-
-    try:
-        from meshwright.diagnose.path.replay import what_if
-    except ImportError:
-        return found
-    return replace(found, what_if_us=what_if(ranks, found))
 
 
 def numbers_of(ranks: Sequence[Rank]) -> list[int]:

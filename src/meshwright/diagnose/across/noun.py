@@ -102,10 +102,11 @@ class Across:
     compute_us_by_rank: tuple[float, ...]
     transfer_us_sum_of_min: float
     straggler_rank: int | None
-    stragglers: tuple[Straggler, ...]
+    stragglers: tuple[Straggler, ...]  # at the root of waits, most waited for first
     collectives: tuple[Met, ...]  # capped; the longest waits are kept, see `matched`
     matched: int
     unmatched: int
+    passed_on: tuple[Straggler, ...] = ()  # "upstream": last only because they waited themselves
     partial: int = 0  # of the matched, those whose groups have members without a trace
     clock_shift_us: tuple[float, ...] = ()  # subtracted from each rank's clock
     clock_residual_us: float | None = None  # 90th percentile of what ends differ by after that

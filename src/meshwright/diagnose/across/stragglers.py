@@ -27,9 +27,13 @@ ROTATES = 0.5  # of the steps at most, that one rank may be waited for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The stragglers, worst first, and whether another rank is waited for in each step."""
+    """The stragglers, worst first, and whether another rank is waited for in each step.
+
+    `passed_on` were last only because they waited themselves.
+    """
 
     stragglers: tuple[Straggler, ...]
+    passed_on: tuple[Straggler, ...]
     rotates: bool | None
 
 
@@ -40,18 +44,17 @@ def stragglers_of(rows: Rows, waits: Waits, work: Work) -> Found:
     but count as waits for a straggler only where ranks meet in nothing else.
     """
     if not len(waits):
-        return Found(stragglers=(), rotates=None)
+        return Found(stragglers=(), passed_on=(), rotates=None)
     blocked = blocked_ns(rows, waits)
     handed = handed_over(rows, waits)
     only_sends = bool(handed.all())
     cost = np.add.reduceat(blocked, waits.first[:-1])
     cost[handed & (not only_sends)] = 0.0
     if cost.sum() <= LEAST_LOSS * np.nansum(work.step_us) * 1000.0:
-        return Found(stragglers=(), rotates=None)
+        return Found(stragglers=(), passed_on=(), rotates=None)
     pace = pace_of(rows, waits, work, handed, blocked)
     told = _Told(rows, waits, work, blame_of(rows, waits, blocked, pace), cost)
-    found = (*told.roots(), *told.passed_on())
-    return Found(stragglers=found[:MOST], rotates=told.rotates())
+    return Found(stragglers=told.roots(), passed_on=told.passed_on(), rotates=told.rotates())
 
 
 def blocked_ns(rows: Rows, waits: Waits) -> Doubles:
@@ -89,15 +92,15 @@ class _Told:
         cells = np.bincount(key, weights=self.cost[inside], minlength=steps * self.count)
         return cells.reshape(steps, self.count).astype(float)
 
-    def roots(self) -> list[Straggler]:
+    def roots(self) -> tuple[Straggler, ...]:
         """Ranks at the root of waits, most waited for first."""
         by_rank = self._by_root(self.cost)
         named = np.argsort(-by_rank, kind="stable")
-        return [
+        return tuple(
             self._root(int(rank), float(by_rank[rank]))
             for rank in named[:MOST]
             if by_rank[rank] >= LEAST_SHARE * self.total
-        ]
+        )
 
     def _root(self, rank: int, waited_ns: float) -> Straggler:
         """A rank beside the others in the steps in which it is one to wait for."""
@@ -128,7 +131,7 @@ class _Told:
                 most, name = own - others, part
         return (name, most) if most > 0 and most >= EXPLAINS * late_us else ("unknown", 0.0)
 
-    def passed_on(self) -> list[Straggler]:
+    def passed_on(self) -> tuple[Straggler, ...]:
         """Ranks that were last mostly because they waited themselves."""
         blame = self.blame
         passed = np.where((blame.root != blame.rank) & (blame.root >= 0), self.cost, 0.0)
@@ -136,7 +139,7 @@ class _Told:
         by_rank = np.bincount(blame.rank, weights=passed, minlength=self.count)
         named = (by_rank > 0.5 * total) & (by_rank >= LEAST_SHARE * self.total)
         every = list(range(len(self.rows.steps) or 1))
-        return [
+        return tuple(
             Straggler(
                 rank=self.rows.ranks[rank],
                 times_last=int(self.times_last[rank]),
@@ -148,7 +151,7 @@ class _Told:
             )
             for rank in np.argsort(-by_rank, kind="stable")[:MOST].tolist()
             if named[rank]
-        ]
+        )
 
     def _main_root(self, rank: int, passed: Doubles) -> int:
         return int(np.argmax(self._by_root(np.where(self.blame.rank == rank, passed, 0.0))))
