@@ -162,7 +162,7 @@ def exposed_ep(case: Case) -> Found | None:
     "Hand-overs between pipeline stages stand exposed",
     kind=COMMUNICATION,
     source="Megatron-LM (arXiv 2104.04473), section 2.2",
-    said_by=("COM911", "MOD904", "MOD905"),
+    said_by=("COM911", "MOD904", "MOD905", "MOD906"),
 )
 def exposed_pp(case: Case) -> Found | None:
     """Stages wait for activations or gradients of their neighbours beyond the bubble.

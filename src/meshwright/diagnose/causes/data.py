@@ -63,7 +63,7 @@ def _loader_proofs(case: Case) -> tuple[Proof, ...]:
     "The data loader runs on the training thread",
     kind=DATA,
     source=_LOADER_SOURCE,
-    said_by=("DAT908",),
+    said_by=("DAT908", "DAT909"),
 )
 def loader_on_training_thread(case: Case) -> Found | None:
     """The loop fetches its batches itself, and the device has nothing to do meanwhile.
@@ -97,7 +97,7 @@ def loader_on_training_thread(case: Case) -> Found | None:
     "Too few or too slow workers of the data loader",
     kind=DATA,
     source=_LOADER_SOURCE,
-    said_by=("DAT908",),
+    said_by=("DAT908", "DAT909"),
 )
 def loader_workers_too_slow(case: Case) -> Found | None:
     """Worker processes load the batches, and the loop still waits for the next one.

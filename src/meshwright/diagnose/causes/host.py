@@ -91,7 +91,7 @@ def synchronising_calls(case: Case) -> Found | None:
         lever=lever(
             case,
             "keep values on the device; read loss and norms every some steps",
-            free="host_launch",
+            free="synchronization",
         ),
         takes_us={LATE[0]: first, LATE[1]: min(us - first, case.part_us(LATE[1]))},
     )

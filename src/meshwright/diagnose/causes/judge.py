@@ -55,9 +55,11 @@ def _turn(rule: CauseRule, cause: Cause, *, waits_rule: bool) -> int:
 
 
 def asked(case: Case, rules: Iterable[CauseRule]) -> list[tuple[CauseRule, Found]]:
-    """What each rule that has its evidence found."""
+    """What each rule that has its evidence found, but for what others name better."""
     answers = ((rule, rule.condition(case)) for rule in rules if has_evidence(rule, case))
-    return [(rule, found) for rule, found in answers if found is not None]
+    fired = [(rule, found) for rule, found in answers if found is not None]
+    codes = {rule.code for rule, _ in fired}
+    return [(rule, found) for rule, found in fired if not codes.intersection(rule.same_as)]
 
 
 def recoverable_us(cause: Cause) -> float:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.diagnose.causes.case import Case
+    from meshwright.diagnose.rank import Rank
     from meshwright.plan.job import Job
 
 PREDICTED = "predicted from the plan"
@@ -93,12 +94,47 @@ def _is_refused(job: Job) -> bool:
 
 
 def replayed_gain_s(case: Case, free: str) -> float | None:
-    """Seconds that a step gains if `free` took no time, by replay over ranks or on each."""
-    if case.across and free in case.across.what_if_us:
-        return max(0.0, case.step_us - case.across.what_if_us[free]) / 1e6
-    gains = [
-        rank_step_us(r) - r.path.what_if_us[free]
-        for r in case.ranks
-        if r.path and free in r.path.what_if_us
-    ]
-    return max(0.0, median(gains)) / 1e6 if gains else None
+    """Seconds that a step gains if `free` took no time, by replay over ranks, else on each rank.
+
+    `free` is "communication", an axis ("tp"), "data_loading", "host_launch", "memory_copy",
+    "synchronization", "malloc", "straggler", "stage", or "rank 3". None where nothing was replayed.
+    """
+    across = case.across.what_if_us if case.across else {}
+    together = [us for name, us in across.items() if _means(free, name)]
+    if together:
+        return max(0.0, across.get("as measured", case.step_us) - min(together)) / 1e6
+    gains = [g for r in case.ranks if (g := _own_gain_us(r, free)) is not None]
+    return median(gains) / 1e6 if gains else None
+
+
+def at_most_replayed(case: Case, us: float, free: str = "straggler") -> float:
+    """Time that ranks wait, as far as a step would be shorter without: others may wait anyway."""
+    gain_s = replayed_gain_s(case, free) if case.across and case.across.what_if_us else None
+    return us if gain_s is None else min(us, 1e6 * gain_s)
+
+
+def _means(free: str, change: str) -> bool:
+    """Whether a change over all ranks is what `free` asks for."""
+    if free in _ACROSS:
+        return change == _ACROSS[free]
+    if free == "stage":
+        return change.startswith("stage ")
+    return change in (f"{free} communication free", f"{free} as fast as the median")
+
+
+_ACROSS = {
+    "communication": "communication free",
+    "data_loading": "loader kept up",
+    "host_launch": "launch free",
+    "straggler": "no stragglers",
+}
+
+
+def _own_gain_us(rank: Rank, free: str) -> float | None:
+    """What one rank's step would gain, by the replay of its own graph."""
+    if rank.path is None:
+        return None
+    groups = {f"group {c.pg_name}" for c in rank.collectives if c.axis and c.axis == free}
+    found = [us for name, us in rank.path.what_if_us.items() if name == free or name in groups]
+    step_us = rank.path.step_us or rank_step_us(rank)
+    return max(0.0, step_us - min(found)) if found else None

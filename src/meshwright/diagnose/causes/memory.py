@@ -60,6 +60,7 @@ def allocation_in_step(case: Case) -> Found | None:
             case,
             "expandable segments, equal shapes, a smaller micro-batch",
             command=_SETTING,
+            free="malloc",
         ),
         takes_us={MALLOC: case.part_us(MALLOC)},
     )

@@ -12,7 +12,7 @@ from meshwright.diagnose.causes.exposed import (
     overlapped_share,
 )
 from meshwright.diagnose.causes.levers import lever
-from meshwright.diagnose.causes.links import slow_link_us, slow_links
+from meshwright.diagnose.causes.links import USUAL, slow_link_us, slow_links
 from meshwright.diagnose.causes.proofs import of_collectives, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import ranks_in_words
@@ -141,8 +141,9 @@ def gathers_not_prefetched(case: Case) -> Found | None:
 def slow_link(case: Case) -> Found | None:
     """The last rank to arrive does not wait, and still the transfer takes twice the usual time.
 
-    Shown by: bus bandwidth of large collectives from their last arriver, below half of that of
-    other groups like it, or of the plan's link at this size. Costs: the exposed excess.
+    Shown by: bus bandwidth of large collectives from their last arriver, far below that of other
+    groups like it, of the plan's link at this size, or of the device's usual node.
+    Costs: the exposed excess.
     Do: check cables, NVLink and NIC counters, NCCL's transport, and how ranks lie on nodes.
     """
     found, us = slow_links(case), slow_link_us(case)
@@ -152,8 +153,8 @@ def slow_link(case: Case) -> Found | None:
     rate = worst.rate
     name = ranks_in_words(rate.ranks)
     return Found(
-        message=f"{rate.collective} among {name} reaches {rate.busbw_GBps:.3g} GB/s; "
-        f"{worst.by} gives {worst.usual_gbps:.3g}.",
+        message=f"{rate.collective} among {name} reaches {rate.busbw_GBps:.3g} GB/s, "
+        f"{worst.share:.0%} of {worst.by}.",
         proofs=(
             of_ranks(
                 f"{rate.count} transfers of {rate.bytes / 1e6:.3g} MB in group {rate.group}, "
@@ -168,7 +169,10 @@ def slow_link(case: Case) -> Found | None:
         ),
         takes_us={EXPOSED: us},
         ranks=rate.ranks,
-        confidence="medium",
+        confidence="low" if worst.by == USUAL else "medium",
+        guards=("without a plan the node is taken to be the usual one",)
+        if worst.by == USUAL
+        else (),
     )
 
 

@@ -6,10 +6,10 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.causes.case import BUBBLE, UNEVEN
-from meshwright.diagnose.causes.levers import lever, predicted_gain_s
-from meshwright.diagnose.causes.proofs import of_ranks, time
+from meshwright.diagnose.causes.levers import at_most_replayed, lever, predicted_gain_s
+from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
-from meshwright.diagnose.causes.stragglers import wait_us
+from meshwright.diagnose.causes.stragglers import stage_wait_us, wait_us
 from meshwright.plan.job import num_microbatches
 
 if TYPE_CHECKING:
@@ -57,6 +57,13 @@ def uneven_us(pipeline: Pipeline) -> float:
     return max(stages) - fmean(stages) if stages else 0.0
 
 
+def stages_of(case: Case) -> list[float]:
+    """Compute of each pipeline stage in one step, in their order; [] unknown."""
+    if case.ranks:
+        return list(case.across.stage_compute_us) if case.across else []
+    return _stage_us(case.pipeline) if case.pipeline is not None else []
+
+
 def _stage_us(pipeline: Pipeline) -> list[float]:
     """Compute of each stage in the order of the pipeline, slow workers apart."""
     names = dict.fromkeys(w.pp for w in pipeline.workers)
@@ -75,13 +82,15 @@ def slow_worker_us(pipeline: Pipeline) -> float:
 
 
 def bubble_us(case: Case) -> float:
-    """Time of a step in the bubble that the schedule has by design."""
+    """Time of a step in the bubble that the schedule has by design.
+
+    From traces without a plan it is all that stages wait for each other.
+    """
     if case.pipeline is not None and not case.ranks:
         return case.part_us(BUBBLE)
-    job = case.job
-    if job is None or int(job.plan.pp) == 1 or case.across is None:
-        return 0.0
-    waits = sum(a.exposed_us for a in case.across.axes if a.axis == "pp")
+    job, waits = case.job, stage_wait_us(case)
+    if job is None or int(job.plan.pp) == 1:
+        return waits
     return min(waits, ideal_bubble(job.plan.pp, job.plan.vpp, num_microbatches(job)) * case.step_us)
 
 
@@ -96,6 +105,7 @@ def ideal_bubble(p: Any, v: Any, m: Any) -> float:
     kind=MODEL,
     source="Megatron-LM (arXiv 2104.04473), section 2.2: (p-1)/(v*m+p-1)",
     needs=(),
+    said_by=("MOD905", "MOD906"),
     planned=True,
 )
 def pipeline_bubble(case: Case) -> Found | None:
@@ -112,8 +122,8 @@ def pipeline_bubble(case: Case) -> Found | None:
     part = BUBBLE if not case.ranks else "exposed_comm"
     shape = _shape(case)
     return Found(
-        message=f"The pipeline's bubble takes {time(us)} of each step ({case.of_step(us):.0%}), "
-        f"as {shape} imply.",
+        message=f"The pipeline's bubble takes {time(us)} of each step ({case.of_step(us):.0%})"
+        + (f", as {shape} imply." if shape else ": stages wait for each other."),
         proofs=_bubble_proofs(case, us),
         lever=_best(
             case,
@@ -126,6 +136,8 @@ def pipeline_bubble(case: Case) -> Found | None:
 
 def _shape(case: Case) -> str:
     p, m, v = 0, 0, 1
+    if case.pipeline is None and case.job is None:
+        return ""
     if case.pipeline is not None:
         p, m, v = case.pipeline.p, case.pipeline.m, case.pipeline.v
     elif case.job is not None:
@@ -136,6 +148,8 @@ def _shape(case: Case) -> str:
 
 
 def _bubble_proofs(case: Case, us: float) -> tuple[Any, ...]:
+    if case.pipeline is None and case.job is None:
+        return (of_parts(case, "exposed_comm", what="waits and transfers between stages and all"),)
     proofs = [of_ranks(f"ideal bubble of this schedule: {case.of_step(us):.1%} of the step", ())]
     if case.pipeline is not None:
         idle = case.pipeline.mean_idle_pct_of_step
@@ -175,7 +189,8 @@ def _best(case: Case, text: str, choices: Sequence[Mapping[str, Any]]) -> Any:
     source="Understanding stragglers in LLM training (arXiv 2505.05713), section 4: stage "
     "partitioning",
     needs=(),
-    said_by=("MOD906", "CMP912"),
+    said_by=("CMP912",),
+    same_as=("MOD906",),
 )
 def uneven_stages(case: Case) -> Found | None:
     """All stages keep pace with the heaviest one.
@@ -198,22 +213,23 @@ def uneven_stages(case: Case) -> Found | None:
 
 def _unevenness(case: Case) -> tuple[float, float, str]:
     """Heaviest stage over the mean, what that costs a step, and which stage it is."""
+    stages = stages_of(case)
+    told = case.across.imbalance.get("stage", 1.0) if case.across else 1.0
+    over = max(stages) / fmean(stages) if stages and fmean(stages) else told
+    name = f"Stage {stages.index(max(stages))}" if stages else "The heaviest pipeline stage"
+    return over, _uneven_us(case, over), name
+
+
+def _uneven_us(case: Case, over: float) -> float:
+    """What a step gains if the heaviest stage were like the others."""
     if case.pipeline is not None and not case.ranks:
-        stages = _stage_us(case.pipeline)
-        if not stages or not fmean(stages):
-            return 1.0, 0.0, ""
-        heaviest = stages.index(max(stages))
-        return max(stages) / fmean(stages), uneven_us(case.pipeline), f"Stage {heaviest}"
-    over = case.across.imbalance.get("stage", 1.0) if case.across else 1.0
-    cost = min(case.part_us("compute") * (over - 1), wait_us(case))
-    return over, cost, "The heaviest pipeline stage"
+        return uneven_us(case.pipeline)
+    cost = min(case.part_us("compute") * (over - 1), stage_wait_us(case) + wait_us(case))
+    return at_most_replayed(case, cost, "stage")
 
 
 def _by_stage(case: Case) -> str:
-    if case.pipeline is not None and not case.ranks:
-        return ", ".join(f"{n}: {time(us)}" for n, us in enumerate(_stage_us(case.pipeline)))
-    compute = zip(case.across.ranks, case.across.compute_us_by_rank, strict=True)  # type: ignore[union-attr]
-    return ", ".join(f"rank {rank}: {time(us)}" for rank, us in list(compute)[:8])
+    return ", ".join(f"{n}: {time(us)}" for n, us in enumerate(stages_of(case))) or "not known"
 
 
 def _from_idle(case: Case, us: float) -> dict[str, float]:
@@ -226,14 +242,14 @@ def _from_idle(case: Case, us: float) -> dict[str, float]:
 
 def _even_lever(case: Case) -> Any:
     changes: dict[str, Any] = {"loss_in_split": True, "embedding_in_split": True}
-    if case.job is not None and case.pipeline is not None:
-        changes = _fewer_layers(case, case.pipeline) or changes
+    if case.job is not None:
+        changes = _fewer_layers(case) or changes
     return lever(case, "give the heaviest stage fewer layers", changes=changes, free="stage")
 
 
-def _fewer_layers(case: Case, pipeline: Pipeline) -> dict[str, Any]:
+def _fewer_layers(case: Case) -> dict[str, Any]:
     """Layers of the last (or first) stage that would even it out, where that one is heaviest."""
-    stages, job = _stage_us(pipeline), case.job
+    stages, job = stages_of(case), case.job
     if job is None or len(stages) != int(job.plan.pp) or len(stages) < 2:
         return {}
     heaviest = stages.index(max(stages))
@@ -254,7 +270,7 @@ def _fewer_layers(case: Case, pipeline: Pipeline) -> dict[str, Any]:
     kind=MODEL,
     source="Understanding stragglers in LLM training (arXiv 2505.05713), section 4; vocabulary "
     "parallelism (arXiv 2411.05288)",
-    needs=("pipeline",),
+    needs=(),
     said_by=("CMP912",),
 )
 def head_on_last_stage(case: Case) -> Found | None:
@@ -264,22 +280,20 @@ def head_on_last_stage(case: Case) -> Found | None:
     Costs: the last stage less the mean. Do: fewer layers on it (last_stage_layers, loss_in_split),
     the vocabulary over all stages (vocab_over_pipeline), a fused loss.
     """
-    pipeline = case.pipeline
-    stages = _stage_us(pipeline) if pipeline else []
-    if pipeline is None or case.ranks or len(stages) < 2:
+    stages = stages_of(case)
+    if len(stages) < 2:
         return None
-    rest, us = stages[:-1], uneven_us(pipeline)
+    rest, us = stages[:-1], _uneven_us(case, max(stages) / fmean(stages))
     even = max(rest) <= UNEVEN_FROM * fmean(rest)
     if not even or stages[-1] < UNEVEN_FROM * max(rest) or case.of_step(us) < WORTH:
         return None
     over = stages[-1] / fmean(rest)
-    workers = [w for w in pipeline.workers if w.pp == len(stages) - 1]
     return Found(
         message=f"The last stage computes {over:.2f} times as long as the others, which are even.",
         proofs=(of_ranks(f"compute by stage: {_by_stage(case)}", ()),),
         lever=_even_lever(case),
         takes_us=_from_idle(case, us),
-        confidence="high" if over >= CERTAIN or len(workers) > 1 else "medium",
+        confidence="high" if over >= CERTAIN else "medium",
     )
 
 

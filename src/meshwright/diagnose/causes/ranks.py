@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import numbers
-from meshwright.diagnose.causes.levers import lever
+from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import (
@@ -29,10 +30,17 @@ def _found(case: Case, waited: Waited, *, does: str, do: str) -> Found:
     return Found(
         message=f"The others wait {time(waited.us)} of each step for {name}, {does}.",
         proofs=_proofs(case, waited),
-        lever=lever(case, do.format(name), free="straggler"),
-        takes_us={"exposed_comm": waited.us},
+        lever=lever(case, do.format(name), free=_whose(case, waited)),
+        takes_us={"exposed_comm": at_most_replayed(case, waited.us, _whose(case, waited))},
         ranks=waited.ranks,
     )
+
+
+def _whose(case: Case, waited: Waited) -> str:
+    """What to replay: one rank like the others, where only one is slow and that was replayed."""
+    one = f"rank {waited.ranks[0]}" if len(waited.ranks) == 1 else ""
+    replayed = case.across.what_if_us if case.across else {}
+    return one if one and f"{one} as fast as the median" in replayed else "straggler"
 
 
 def _proofs(case: Case, waited: Waited) -> tuple[Proof, ...]:
@@ -65,7 +73,7 @@ def _proofs(case: Case, waited: Waited) -> tuple[Proof, ...]:
     source=_RFC + ": worker faults; pytorch#71303",
     needs=("across",),
     foremost=True,
-    said_by=("MOD905", "MOD907", "DAT906", "CMP916"),
+    same_as=("MOD905", "MOD906", "MOD907", "DAT906", "CMP916"),
 )
 def slow_device(case: Case) -> Found | None:
     """One rank's kernels take longer than those of its peers, in every step.
@@ -103,12 +111,14 @@ def slow_loader_rank(case: Case) -> Found | None:
     waited = waited_for(case, "data_loading")
     if waited is None:
         return None
-    return _found(
+    found = _found(
         case,
         waited,
         does="which waits for its data",
         do="look at storage, shards and host of {}; more workers, prefetch",
     )
+    own = {"idle_dataloader": case.part_us("idle_dataloader")}
+    return replace(found, takes_us={**found.takes_us, **own})
 
 
 @cause(
@@ -145,7 +155,17 @@ def slow_host_rank(case: Case) -> Found | None:
     kind="communication",
     source="pytorch#71303; vllm#52777: waiting in all-reduce is no communication",
     needs=("across",),
-    said_by=("CMP905", "DAT909", "HST907", "HST912", "MOD904", "MOD905", "MOD907", "DAT906"),
+    said_by=(
+        "CMP905",
+        "DAT909",
+        "HST907",
+        "HST912",
+        "MOD904",
+        "MOD905",
+        "MOD906",
+        "MOD907",
+        "DAT906",
+    ),
 )
 def waiting_in_collectives(case: Case) -> Found | None:
     """Most of the time in collectives is waiting for whoever comes last.
@@ -157,7 +177,7 @@ def waiting_in_collectives(case: Case) -> Found | None:
     across, us = case.across, wait_us(case)
     if across is None or case.of_step(us) < MUCH_WAITING:
         return None
-    waited = waited_for(case, "unknown", "upstream")
+    waited = waited_for(case, "unknown", "upstream", "communication")
     ranks = waited.ranks if waited else ()
     if waited is None and across.straggler_rank is not None and not across.stragglers:
         ranks = (across.straggler_rank,)
@@ -173,7 +193,7 @@ def waiting_in_collectives(case: Case) -> Found | None:
         lever=lever(
             case, "find why the last ranks are late: their loader, host or clocks", free="straggler"
         ),
-        takes_us={"exposed_comm": waited.us if waited else us},
+        takes_us={"exposed_comm": at_most_replayed(case, waited.us if waited else us)},
         ranks=ranks,
         confidence="medium",
     )

@@ -61,8 +61,10 @@ class Found:
 class CauseRule:
     """One cause: its code, class, source, the evidence without which it says nothing.
 
-    `said_by` are the rules that explain the same time better. `foremost` marks those from which
-    losses of other ranks follow, `planned` a cost that the plan has by design: faults come first.
+    `said_by` are the rules that explain the same time better and go first, `same_as` those that
+    name the same thing better: where one of them fires this one is silent. `foremost` marks
+    those from which losses of other ranks follow, `planned` a cost that the plan has by design:
+    faults come first.
     """
 
     code: str
@@ -71,6 +73,7 @@ class CauseRule:
     source: str
     needs: tuple[str, ...]
     said_by: tuple[str, ...]
+    same_as: tuple[str, ...]
     foremost: bool
     planned: bool
     condition: Callable[[Case], Found | None]
@@ -94,6 +97,7 @@ def cause(
     source: str,
     needs: tuple[str, ...] = ("ranks",),
     said_by: tuple[str, ...] = (),
+    same_as: tuple[str, ...] = (),
     foremost: bool = False,
     planned: bool = False,
 ) -> Callable[[Callable[[Case], Found | None]], CauseRule]:
@@ -113,6 +117,7 @@ def cause(
             source=source,
             needs=needs,
             said_by=said_by,
+            same_as=same_as,
             foremost=foremost,
             planned=planned,
             condition=condition,

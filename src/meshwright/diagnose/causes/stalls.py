@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.causes.case import LATE, fact_us, numbers
-from meshwright.diagnose.causes.levers import lever
+from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import MUCH_WAITING, wait_us
@@ -291,6 +291,6 @@ def rotating_straggler(case: Case) -> Found | None:
             changes={"workload.runtime.manual_gc": True, "workload.runtime.numa_bind": True},
             free="straggler",
         ),
-        takes_us={"exposed_comm": us},
+        takes_us={"exposed_comm": at_most_replayed(case, us)},
         confidence="medium",
     )

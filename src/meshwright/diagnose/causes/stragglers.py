@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 MUCH_WAITING = 0.05  # of the step, for one reason
 MOSTLY = 0.35  # of all waiting, for the ranks of one reason: among eight equal ranks each has 0.125
 UNEQUAL = 1.5  # times its equal share
+PIPELINE = ("pp", "embedding", "tp_pp", "ep_pp")  # axes on which stages wait for each other
 NAMED = 0.1  # of all waiting: a rank with less is not named
 
 
@@ -31,14 +32,26 @@ def wait_us(case: Case) -> float:
     """What a rank waits for others in collectives of one step, mean over ranks; 0 unknown.
 
     Never more than the communication that stands exposed: a wait beside compute costs nothing.
+    Waits of pipeline stages for each other are no part of it, see `stage_wait_us`.
     """
     across = case.across
-    if across is None or not across.wait_us_by_rank:
+    if across is None:
         return 0.0
-    steps = {number_of(r, n): steps_of(r) for n, r in enumerate(case.ranks)}
-    waits = zip(across.ranks, across.wait_us_by_rank, strict=True)
-    mean = fmean(us / steps.get(rank, 1) for rank, us in waits)
+    told = [a for a in across.axes if a.wait_us is not None]
+    if told:
+        mean = sum(min(a.wait_us or 0.0, a.exposed_us) for a in told if a.axis not in PIPELINE)
+    else:
+        steps = {number_of(r, n): steps_of(r) for n, r in enumerate(case.ranks)}
+        waits = zip(across.ranks, across.wait_us_by_rank, strict=True)
+        mean = fmean(us / steps.get(rank, 1) for rank, us in waits) if across.ranks else 0.0
     return min(mean, case.part_us("exposed_comm"))
+
+
+def stage_wait_us(case: Case) -> float:
+    """What a pipeline stage waits for its neighbours in one step, mean over ranks; 0 unknown."""
+    axes = case.across.axes if case.across else ()
+    waits = sum(a.exposed_us for a in axes if a.axis in PIPELINE)
+    return min(waits, case.part_us("exposed_comm"))
 
 
 def mostly(ranks: int, of: int = 1) -> float:

@@ -15,7 +15,7 @@ from meshwright.diagnose.causes.pipeline import (
 )
 from meshwright.diagnose.causes.proofs import time
 from meshwright.diagnose.causes.rule import find_cause
-from meshwright.diagnose.causes.stragglers import mostly, ranks_in_words, wait_us
+from meshwright.diagnose.causes.stragglers import mostly, ranks_in_words, stage_wait_us, wait_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,8 @@ BY_PART = {  # word of `principal` for each part of a step
     "idle_profiler": "profiler",
 }
 _PREPROCESSING = "DAT903"
+_IN_TURN = ("HST912", "DAT906")
+_UNEVEN_STAGES = ("MOD905", "MOD906")
 
 
 def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | None]:
@@ -42,8 +44,9 @@ def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | No
 
     Words are those of `Rank.lost_shares_pct` ("data_processing", "host_launch", "communication",
     "memory_copy", "malloc", "device_dependency", "checkpoint"), "straggler (rank 7)" where ranks
-    wait for one, those of `Pipeline.principal` for a pipeline's operations, "compute" where nothing
-    is lost, and "no_gpu_events" for traces that account for no time.
+    wait for one (no rank where it changes), "stage_imbalance" and "pipeline_bubble" where stages
+    wait for each other, those of `Pipeline.principal` for a pipeline's operations, "compute" where
+    nothing is lost, and "no_gpu_events" for traces that account for no time.
     """
     case = case_of(evidence)
     if not case.step_us:
@@ -60,34 +63,45 @@ def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | No
 
 def _straggler_in_words(case: Case) -> str:
     rank = case.across.straggler_rank if case.across else None
+    if case.across and case.across.straggler_rotates:
+        return "straggler"
     if case.across and case.across.stragglers:
         rank = max(case.across.stragglers, key=lambda s: s.share).rank
     return "straggler" if rank is None else f"straggler (rank {rank})"
 
 
 def _lost_shares(case: Case, found: Sequence[Cause]) -> dict[str, float]:
-    """Shares of a step by word; waits for stragglers apart from communication."""
+    """Shares of a step by word; waits for stragglers and stages apart from communication."""
     shares: dict[str, float] = {}
     for part, word in BY_PART.items():
         shares[word] = shares.get(word, 0.0) + case.share(part)
     preparing = sum(c.share for c in found if c.code == _PREPROCESSING)
     shares["data_processing"] += preparing
     shares["host_launch"] -= preparing
-    waits = _straggling(case)
-    return shares | {"straggler": waits, "communication": shares["communication"] - waits}
+    waits, stages = _straggling(case, found), case.of_step(stage_wait_us(case))
+    shares["communication"] -= waits + stages
+    uneven = sum(c.share for c in found if c.code in _UNEVEN_STAGES)
+    if uneven:  # then the late ranks are those of the heavy stage
+        waits, stages = 0.0, stages + waits
+    return shares | {
+        "straggler": waits,
+        "stage_imbalance": stages if uneven >= 0.5 * stages else 0.0,
+        "pipeline_bubble": stages if uneven < 0.5 * stages else 0.0,
+    }
 
 
-def _straggling(case: Case) -> float:
-    """Share of a step that ranks wait for few others, 0 where the last one changes."""
+def _straggling(case: Case, found: Sequence[Cause]) -> float:
+    """Share of a step that ranks wait for few others, or for one of them in turn."""
     across = case.across
+    in_turn = sum(c.share for c in found if c.code in _IN_TURN)
     if across is None or across.straggler_rotates or across.straggler_rank is None:
-        return 0.0
+        return in_turn
     share = case.of_step(wait_us(case))
     if across.stragglers:
         most = max(s.share for s in across.stragglers)
-        return share if most >= mostly(len(across.ranks)) else 0.0
+        return share if most >= mostly(len(across.ranks)) else in_turn
     last = dict(zip(across.ranks, across.times_last, strict=True))
-    return share if last.get(across.straggler_rank, 0) * 2 > across.matched else 0.0
+    return share if last.get(across.straggler_rank, 0) * 2 > across.matched else in_turn
 
 
 def _of_pipeline(case: Case) -> tuple[str, str | None]:
