@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from meshwright.diagnose.trace.columns import Longs
 
 
@@ -114,3 +116,11 @@ def pieces(spans: Spans, cuts: Longs) -> Spans:
         np.sort(np.concatenate((spans.start, inside)), kind="stable"),
         np.sort(np.concatenate((spans.end, inside)), kind="stable"),
     )
+
+
+def inside(spans: Spans, at: Longs) -> NDArray[np.bool_]:
+    """Whether each of these moments is in the set."""
+    if not spans:
+        return np.zeros(len(at), dtype=np.bool_)
+    place = np.searchsorted(spans.start, at, "right") - 1
+    return np.asarray((place >= 0) & (at < spans.end[place]), dtype=np.bool_)

@@ -19,6 +19,7 @@ from meshwright.diagnose.split.attribution import (
 from meshwright.diagnose.split.bars import bars_of
 from meshwright.diagnose.split.clock import as_doubles
 from meshwright.diagnose.split.collectives import collectives_of
+from meshwright.diagnose.split.facts import facts_of, view_of
 from meshwright.diagnose.split.host import HostWork, host_of, host_record
 from meshwright.diagnose.split.idle import LATE, idle_cause
 from meshwright.diagnose.split.instances import instances_of
@@ -99,6 +100,7 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
     owners = owners_of(host)
     window = _window(trace, steps)
     attribution, idle = attribution_of(trace, work, owners, window=window)
+    view = view_of(trace, work, steps, host, window=window[1:], idle=idle)
     lost = lost_shares(attribution.parts_pct)
     preparing = intersect(idle[LATE], host.phases.get("preprocess", NOTHING))
     principal, second = principal_of(
@@ -117,6 +119,7 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
         "principal": principal,
         "second": second,
         "bars": bars_of(trace, work, idle),
+        "facts": facts_of(view),
     }
 
 
