@@ -100,12 +100,18 @@ def _check(paths: tuple[str, ...], asked: dict[str, Any]) -> None:
 
 
 def _check_own(target: str, given: Iterable[str]) -> None:
-    """MeshwrightError where an output is one of the inputs."""
+    """MeshwrightError where an output is one of the inputs, or a trace would lie among them."""
     wanted = Path(target)
-    if wanted.exists() and any(Path(one).exists() and wanted.samefile(one) for one in given if one):
-        raise MeshwrightError(
-            f"{target!r} is one of the files to be read", hint="name another file to write"
-        )
+    for one in (Path(text) for text in given if text):
+        if wanted.exists() and one.exists() and wanted.samefile(one):
+            reason = "is one of the files to be read"
+        elif (
+            one.is_dir() and wanted.suffix != ".html" and one.resolve() in wanted.resolve().parents
+        ):
+            reason = "lies in a folder that is read: the next diagnosis would read it"
+        else:
+            continue
+        raise MeshwrightError(f"{target!r} {reason}", hint="name a file elsewhere")
 
 
 def _write(found: Diagnosis, asked: dict[str, Any]) -> None:

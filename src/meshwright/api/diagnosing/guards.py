@@ -6,13 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from meshwright.base.words import plural
+from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.diagnose.rank import Rank
 
-_LISTED = 8
+_MOST = 1 << 20  # ranks that are looked for
 
 
 def guards_of(ranks: Sequence[Rank]) -> Iterator[str]:
@@ -21,8 +22,8 @@ def guards_of(ranks: Sequence[Rank]) -> Iterator[str]:
     twice = sorted(number for number, count in numbers.items() if count > 1)
     if twice:
         yield (
-            f"{_ranks(twice)} {_is(twice)} there more than once: are these traces of one run? "
-            "figures across ranks take the first of each"
+            f"{figures.ranks(twice)} {_is(twice)} there more than once: "
+            "are these traces of one run?"
         )
     unnumbered = sum(rank.rank is None for rank in ranks)
     if unnumbered and len(ranks) > 1:
@@ -39,21 +40,17 @@ def _missing(there: set[int], world: int) -> Iterator[str]:
     """Ranks of the world that have no trace."""
     if not there:
         return
-    absent = [number for number in range(min(world, 1 << 20)) if number not in there]
+    absent = [number for number in range(min(world, _MOST)) if number not in there]
     if len(there) == 1 and world > 1:
         yield (
             f"only rank {min(there)} of {world}: waiting cannot be told from transfer, "
             "give the traces of all ranks"
         )
     elif absent:
-        yield f"{_ranks(absent)} of {world} {_is(absent)} missing: who waits for them is not known"
-
-
-def _ranks(numbers: Sequence[int]) -> str:
-    """ "ranks 1, 2, 5" """
-    listed = ", ".join(map(str, numbers[:_LISTED]))
-    more = f" and {len(numbers) - _LISTED:,} more" if len(numbers) > _LISTED else ""
-    return f"{'rank' if len(numbers) == 1 else 'ranks'} {listed}{more}"
+        yield (
+            f"{figures.ranks(absent)} of {world} {_is(absent)} missing: "
+            "how long others waited for them is not known"
+        )
 
 
 def _is(numbers: Sequence[int]) -> str:

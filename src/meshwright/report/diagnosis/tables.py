@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.noun import dataclass
 from meshwright.base.table import Column, Row, Table, table_of
 from meshwright.diagnose.across.join import numbers_of
-from meshwright.diagnose.causes.case import steps_of
+from meshwright.diagnose.causes.case import rank_step_us, steps_of
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.split import rank_parts, whose
 
@@ -278,29 +278,42 @@ def axes_table(across: Across) -> Table:
 
 
 def what_ifs(evidence: Evidence) -> dict[str, float]:
-    """What a step would take if something were free: over all ranks, else of the median rank."""
-    if evidence.across is not None and evidence.across.what_if_us:
-        return dict(evidence.across.what_if_us)
-    paths = [rank.path.what_if_us for rank in evidence.ranks if rank.path is not None]
-    found = {name: median(p[name] for p in paths if name in p) for p in paths for name in p}
+    """By what would be otherwise, the share of the step that it would then take.
+
+    Over all ranks where they could be replayed together, else of the median rank.
+    """
+    joined = evidence.across.what_if_us if evidence.across is not None else {}
+    whole = joined.get(AS_MEASURED)
+    if whole:
+        return {name: us / whole for name, us in joined.items() if name != AS_MEASURED}
+    found: dict[str, list[float]] = defaultdict(list)
+    for rank in evidence.ranks:
+        step_us = rank_step_us(rank)
+        for name, us in rank.path.what_if_us.items() if rank.path and step_us else ():
+            found[f"{name} free"].append(us / step_us)
     pipeline = evidence.pipeline
-    return found or (dict(pipeline.what_if_us) if pipeline is not None else {})
+    if not found and pipeline is not None and pipeline.step_span_us_median:
+        return {n: us / pipeline.step_span_us_median for n, us in pipeline.what_if_us.items()}
+    return {name: median(shares) for name, shares in found.items()}
+
+
+AS_MEASURED = "as measured"  # what replays are held against
 
 
 def what_if_table(evidence: Evidence, step_us: float) -> Table:
-    """What a step would take without one thing at a time, the greatest gain first."""
+    """What a step would take if one thing at a time were otherwise, the greatest gain first."""
     found = sorted(what_ifs(evidence).items(), key=lambda item: item[1])
     rows = [
         {
             "name": figures.name(name.replace("_", " ")),
-            "step": figures.duration(us),
-            "gain": figures.share(1 - us / step_us),
+            "step": figures.duration(share * step_us),
+            "gain": figures.share(1 - share),
         }
-        for name, us in found[:MOST_WHAT_IFS]
-        if us < (1 - _LEAST_GAIN) * step_us
+        for name, share in found[:MOST_WHAT_IFS]
+        if share < 1 - _LEAST_GAIN
     ]
     columns = (
-        Column(key="name", title="if it cost nothing"),
+        Column(key="name", title="what if"),
         Column(key="step", title="a step would take", align="right"),
         Column(key="gain", title="less", align="right"),
     )

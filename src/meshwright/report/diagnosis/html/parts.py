@@ -163,7 +163,7 @@ def what_ifs(found: Diagnosis) -> Html:
     table = tables.what_if_table(found.evidence, found.step_us)
     if not table.rows:
         return Html("")
-    note = "The rest of the run replayed along its critical path, with one thing at a time free."
+    note = "The run replayed along its critical path, with one thing at a time otherwise."
     return section("what-if", "What if", table_html(table), note=note)
 
 
