@@ -25,6 +25,7 @@ EVENT_BYTES = 64 << 20  # the longest event that is read
 _CUTS = 16  # cuts tried before the text is held to be damaged
 _BRACES = 4096  # braces looked at in search of them
 _GAP = 256  # white space between events
+_BRACKET = ord("]")
 _BOUNDARY = re.compile(
     rb'\}\s*,\s*(?=\{\s*"(?:ph|name|cat|pid|tid|ts|dur|args|id|s|bp)")',
 )
@@ -48,9 +49,12 @@ class Piece:
 
 
 def next_piece(window: Window, decoder: Decoder, *, size: int) -> Piece | None:
-    """The next events of the array in the window; None at the end of a text without an end."""
+    """The next events of the array in the window; None at the end of a text without an end.
+
+    The window's text starts with the array's bracket, or with one in the place of what was read.
+    """
     window.fill(size)
-    if window.ended and not window.text.strip(b" \t\r\n,"):
+    if window.ended and not window.text.strip(b"[ \t\r\n,"):
         return None
     try:
         return _cut_and_decoded(window, decoder)
@@ -58,7 +62,7 @@ def next_piece(window: Window, decoder: Decoder, *, size: int) -> Piece | None:
         pass
     truncated = False
     for mend in (mended, mended_thoroughly):
-        window.text = mend(window.text)
+        window.text = bytearray(mend(bytes(window.text)))
         try:
             return _as_mended(_cut_and_decoded(window, decoder))
         except Malformed as error:
@@ -73,27 +77,32 @@ def _cut_and_decoded(window: Window, decoder: Decoder) -> Piece:
     text = window.text
     if window.ended:
         try:
-            return _decoded(decoder, b"[" + text, end=len(text), closed=True)
+            return _decoded(decoder, text, stop=len(text), end=len(text), closed=True)
         except Malformed as error:
             if not error.truncated:
                 raise
-    for end, start in _cuts(text):
+    for stop, end in _cuts(text):
+        followed, text[stop] = text[stop], _BRACKET  # in place: pieces are many, and long
         try:
-            return _decoded(decoder, b"[" + text[:end] + b"]", end=start, closed=False)
+            return _decoded(decoder, text, stop=stop + 1, end=end, closed=False)
         except Malformed as error:
             if not error.truncated:
                 raise
+        finally:
+            text[stop] = followed
     raise Malformed(truncated=True)
 
 
-def _decoded(decoder: Decoder, text: bytes, *, end: int, closed: bool) -> Piece:
+def _decoded(decoder: Decoder, text: bytearray, *, stop: int, end: int, closed: bool) -> Piece:
+    """The events of the text up to `stop`, or of as much of it as is an array."""
+    view = memoryview(text)
     try:
-        return Piece(events=decoder.decode(text), end=end, closed=closed)
+        return Piece(events=decoder.decode(view[:stop]), end=end, closed=closed)
     except Closed as error:
-        return Piece(events=decoder.decode(text[: error.at]), end=error.at - 1, closed=True)
+        return Piece(events=decoder.decode(view[: error.at]), end=error.at, closed=True)
 
 
-def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
+def _cuts(text: bytearray) -> Iterator[tuple[int, int]]:
     """Where events may end and their next begin, from the last on; the likely ones first."""
     found = []
     for cut in _boundaries(text):
@@ -105,11 +114,11 @@ def _cuts(text: bytes) -> Iterator[tuple[int, int]]:
     yield from found[:_CUTS]
 
 
-def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
+def _boundaries(text: bytearray) -> Iterator[tuple[int, int]]:
     """Ends of objects that another follows, and its start, from the last on."""
     start = len(text)
     for _ in range(_BRACES):
-        start = text.rfind(b"{", 0, start)
+        start = text.rfind(b"{", 1, start)
         if start < 0:
             return
         gap = text[max(0, start - _GAP) : start].rstrip()
@@ -120,7 +129,7 @@ def _boundaries(text: bytes) -> Iterator[tuple[int, int]]:
                 yield start - skipped, start
 
 
-def _is_event(text: bytes) -> bool:
+def _is_event(text: bytearray) -> bool:
     try:
         event = Decoder().decode_lenient(b"[" + text + b"]")[0]
     except (Malformed, IndexError):
@@ -136,7 +145,7 @@ def _salvaged(window: Window, decoder: Decoder) -> Piece:
     """What decodes of the window's text, event by event where it must be."""
     text = window.text
     stop, end = _array_end(window)
-    starts = [0, *(m.end() for m in _BOUNDARY.finditer(text, 0, stop))]
+    starts = [1, *(m.end() for m in _BOUNDARY.finditer(text, 0, stop))]
     if not end and not window.ended and len(starts) > 1:
         stop = starts.pop()
     events: Events = []
@@ -145,7 +154,7 @@ def _salvaged(window: Window, decoder: Decoder) -> Piece:
     starts.append(stop)
     while spans:
         first, last = spans.pop()
-        part = text[starts[first] : starts[last]].rstrip(b" ,")
+        part = bytes(text[starts[first] : starts[last]]).rstrip(b" ,")
         try:
             events += decoder.decode(b"[" + part + b"]")
         except Malformed:

@@ -38,7 +38,7 @@ class Decoder:
         self.exact = False
         self._refusals = 0
 
-    def decode(self, text: bytes) -> Events:
+    def decode(self, text: bytes | memoryview) -> Events:
         """The events of `[...]`; raises `Malformed` and its kin."""
         try:
             if self._refusals < _PATIENCE:

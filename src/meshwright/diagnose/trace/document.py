@@ -24,20 +24,19 @@ _ERRORS = (msgspec.DecodeError, RecursionError)
 
 
 def opened(path: Path | str, window: Window) -> dict[str, Any]:
-    """Moves the window to the first event; what the metadata before it says.
+    """Moves the window to the array of events; what the metadata before it says.
 
     Raises `InvalidInput` where the text is not a trace.
     """
     window.fill(PIECE_BYTES)
     window.drop(len(window.text) - len(window.text.lstrip(_SPACE)))
     if window.text.startswith(b"["):
-        window.drop(1)
         return {}
     if not window.text.startswith(b"{"):
         refuse(path, "it is not JSON" if window.text else "the file is empty")
     while True:
         for found in _EVENTS.finditer(window.text):
-            metadata = _head(window.text[: found.start()])
+            metadata = _head(bytes(window.text[: found.start()]))
             if metadata is not None:
                 _enter(path, window, found.end())
                 return metadata
@@ -47,12 +46,11 @@ def opened(path: Path | str, window: Window) -> dict[str, Any]:
 
 
 def _enter(path: Path | str, window: Window, start: int) -> None:
-    """Moves the window behind the bracket of the array that starts here."""
+    """Moves the window to the array that starts here."""
     window.drop(start)
     window.fill(1)
     if not window.text.startswith(b"["):
         refuse(path, "its traceEvents are no list" if window.text else "it ends before its events")
-    window.drop(1)
 
 
 def _head(text: bytes) -> dict[str, Any] | None:
@@ -70,7 +68,7 @@ def _why_none(window: Window) -> str:
     if not window.ended:
         return f"no traceEvents in its first {METADATA_BYTES >> 20} MiB"
     try:
-        said(mended_thoroughly(window.text))
+        said(mended_thoroughly(bytes(window.text)))
     except _ERRORS:
         return "it is not JSON, or cut off before its events"
     return "it has no traceEvents"
@@ -79,7 +77,7 @@ def _why_none(window: Window) -> str:
 def closed(window: Window, *, told: list[Left]) -> dict[str, Any]:
     """What the metadata behind the array says, from a window that starts behind its bracket."""
     window.fill(METADATA_BYTES)
-    text = window.text.lstrip(_SPACE).removeprefix(b",")
+    text = bytes(window.text.lstrip(_SPACE).removeprefix(b","))
     if not text.strip(_SPACE):
         return {}
     known, rest = _tail(b"{" + text)

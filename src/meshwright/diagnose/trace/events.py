@@ -130,25 +130,14 @@ Events = list[Any]
 
 
 @cache
-def quick_kinds() -> tuple[type[msgspec.Struct], ...]:
-    """All types that quick decoders make."""
-    return (Timed, Exact, Instant, ExactInstant, Named, *_skipped())
-
-
-@cache
-def _skipped() -> tuple[type[msgspec.Struct], ...]:
-    """Types for phases of which nothing is read."""
-    return tuple(
+def quick_decoder(*, exact: bool) -> msgspec.json.Decoder[Events]:
+    """A decoder of lists of `Timed`, `Instant` and `Named` (or their exact kin)."""
+    skipped = (
         msgspec.defstruct(f"Skipped{n}", [], tag_field="ph", tag=word, gc=False)
         for n, word in enumerate(_PHASES)
     )
-
-
-@cache
-def quick_decoder(*, exact: bool) -> msgspec.json.Decoder[Events]:
-    """A decoder of lists of `Timed`, `Instant` and `Named` (or their exact kin)."""
     read = (Exact, ExactInstant) if exact else (Timed, Instant)
-    kinds: Any = reduce(or_, (*read, Named, *_skipped()))
+    kinds: Any = reduce(or_, (*read, Named, *skipped))
     return msgspec.json.Decoder(list[kinds])
 
 

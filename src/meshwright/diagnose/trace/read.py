@@ -90,7 +90,7 @@ def _read_events(window: Window, tables: Tables, told: list[Left]) -> _Count:
         except LostDigits:
             decoder.exact = True
             continue
-        window.drop(piece.end)
+        window.drop(piece.end, instead=b"" if piece.closed else b"[")
         events += len(piece.events) - none
         bad += none + piece.bad
         lost_bytes += piece.lost_bytes

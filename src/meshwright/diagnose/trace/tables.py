@@ -12,7 +12,7 @@ import numpy as np
 
 from meshwright.diagnose.trace.chunks import Chunks
 from meshwright.diagnose.trace.columns import Host, Message, Shape
-from meshwright.diagnose.trace.events import Exact, ExactInstant, Instant, Named, Timed
+from meshwright.diagnose.trace.events import NOTHING, Exact, ExactInstant, Instant, Named, Timed
 from meshwright.diagnose.trace.kinds import PARTS, Part, is_annotation
 from meshwright.diagnose.trace.numbers import Names, Numbers, Threads
 from meshwright.diagnose.trace.times import (
@@ -24,7 +24,7 @@ from meshwright.diagnose.trace.times import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -32,12 +32,11 @@ if TYPE_CHECKING:
 
 PYTHON_FROM_NS = 100_000  # shorter Python frames are counted, not kept
 _UNKNOWN = 1_000  # codes of categories that `PARTS` does not hold begin here
+_CATEGORIES = 1_000  # distinct ones
+_NEVER = 2**62
 _MANY = 1_000_000  # distinct names, messages or shapes: no real trace has as many
 _MEMORY = "[memory]"
 
-_CAT, _NAME, _TS, _DUR, _ARGS = map(attrgetter, ("cat", "name", "ts", "dur", "args"))
-_THREAD = attrgetter("pid", "tid")
-_SAID = ("collective", "group", "ranks")
 _MESSAGE = attrgetter(
     "collective", "group", "description", "ranks", "group_size", "dtype",
     "in_elements", "out_elements", "source_rank", "target_rank",
@@ -66,13 +65,12 @@ class Tables:
         )
         self.spans = Chunks("start_ns", "end_ns", "name", "device", "stream")
         self.allocations = Chunks("at_ns", "bytes", "allocated_bytes", "reserved_bytes", "device")
-        self.first_ns: int | None = None
+        self.first_ns = _NEVER  # of any event with a duration
         self.processes: set[str] = set()
-        self.apart: Counter[str] = Counter()
-        self.unknown_us: Counter[str] = Counter()
-        self.unknown: Counter[str] = Counter()
+        self.codes = _Codes()
+        self.others: dict[int, tuple[int, float]] = {}  # count and time by code
         self.bad: Counter[str] = Counter()
-        self.bad_us: Counter[str] = Counter()
+        self.negative_us = 0.0
         self.short_frames = 0
         self.short_frames_us = 0.0
 
@@ -95,89 +93,75 @@ class Tables:
 
     def _add_timed(self, rows: Events, start: NDArray[np.int64]) -> None:
         """Adds events with a duration to the tables of their categories."""
-        us = _floats(map(_DUR, rows), len(rows))
-        fine = self._fine(start, us)
-        ns = nanoseconds(np.where(fine, us, 0.0))
-        codes = _Codes()
-        code = _ints(map(codes.__getitem__, map(_CAT, rows)), len(rows))
-        self._count_others(codes, code, us, fine)
-        if fine.any():
-            first = int(start[fine].min())
-            self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
-        for part, add in (
-            (Part.DEVICE, self._add_device),
-            (Part.CALL, self._add_calls),
-            (Part.HOST, self._add_operators),
-            (Part.SPAN, self._add_spans),
+        codes = self.codes
+        code = [codes[e.cat] for e in rows]
+        us = _floats([e.dur for e in rows])
+        fine = (us >= 0) & (us <= LONGEST_US) & (start != BAD_NS)
+        if not fine.all():
+            self._count_bad(start, us)
+            us[~fine] = 0.0
+        end = start + nanoseconds(us)
+        self.first_ns = min(self.first_ns, int(start[fine].min(initial=_NEVER)))
+        which = _ints(code)
+        part, kind = which // 100, which % 100
+        for number, add in enumerate(
+            (self._add_device, self._add_calls, self._add_operators, self._add_spans)
         ):
-            chosen = fine & (code // 100 == part)
-            if chosen.any():
-                begun = start[chosen]
-                picked = list(compress(rows, chosen.tolist()))
-                add(picked, begun, begun + ns[chosen], code[chosen] % 100)
+            chosen = np.flatnonzero((part == number) & fine)
+            if len(chosen):
+                picked = [rows[i] for i in chosen.tolist()]
+                add(picked, start[chosen], end[chosen], kind[chosen])
+        others = part >= Part.APART
+        if others.any():
+            self._count_others(which[others], us[others])
 
-    def _fine(self, start: NDArray[np.int64], us: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Which events have a time that can be; counts the others."""
-        unknown = np.isnan(us)
-        negative = us < 0
-        endless = us > LONGEST_US
-        timeless = start == BAD_NS
-        self._count_bad("without a readable start", timeless, 0.0)
-        self._count_bad("without a readable duration", unknown & ~timeless, 0.0)
-        self._count_bad("of negative duration", negative & ~timeless, us)
-        self._count_bad("longer than a month", endless & ~timeless, 0.0)
-        fine: NDArray[np.bool_] = ~(unknown | negative | endless | timeless)
-        return fine
+    def _count_bad(self, start: NDArray[np.int64], us: NDArray[np.float64]) -> None:
+        """Counts events whose times cannot be."""
+        timed = start != BAD_NS
+        for what, which in (
+            ("without a readable start", ~timed),
+            ("without a readable duration", np.isnan(us) & timed),
+            ("longer than a month", (us > LONGEST_US) & timed),
+            ("of negative duration", (us < 0) & timed),
+        ):
+            if count := int(np.count_nonzero(which)):
+                self.bad[what] += count
+        self.negative_us -= float(np.clip(us[(us < 0) & timed], -LONGEST_US, 0).sum())
 
-    def _count_bad(self, what: str, which: NDArray[np.bool_], us: Any) -> None:
-        if count := int(np.count_nonzero(which)):
-            self.bad[what] += count
-            if isinstance(us, np.ndarray):
-                total = float(-np.maximum(us[which], -LONGEST_US).sum())
-                self.bad_us[what] += total  # type: ignore[assignment]
-
-    def _count_others(
-        self,
-        codes: _Codes,
-        code: NDArray[np.int32],
-        us: NDArray[np.float64],
-        fine: NDArray[np.bool_],
-    ) -> None:
-        """Counts the events whose category no table takes."""
-        for word, number in codes.items():
-            if number >= _UNKNOWN or number // 100 == Part.APART:
-                mine = code == number
-                if number < _UNKNOWN:
-                    self.apart[word] += int(np.count_nonzero(mine))
-                else:
-                    self.unknown[word] += int(np.count_nonzero(mine))
-                    self.unknown_us[word] += float(us[mine & fine].sum())  # type: ignore[assignment]
+    def _count_others(self, code: NDArray[np.int32], us: NDArray[np.float64]) -> None:
+        """Counts the events whose category no table takes, and their time."""
+        for number in np.unique(code).tolist():
+            mine = code == number
+            count, time_us = self.others.get(number, (0, 0.0))
+            self.others[number] = count + int(mine.sum()), time_us + float(us[mine].sum())
 
     def _add_device(self, rows: Events, start: Any, end: Any, kind: Any) -> None:
-        args = list(map(_ARGS, rows))
-        count = len(rows)
+        args = [e.args for e in rows]
+        names = self.names
+        message = self._messages(args)
         self.device.add(
             start_ns=start,
             end_ns=end,
-            name=_ints(map(self.names.__getitem__, map(_NAME, rows)), count),
+            name=_ints([names[e.name] for e in rows]),
             kind=kind,
-            device=_stated("device", args, lambda i: _trailing(rows[i].pid)),
-            stream=_stated("stream", args, lambda i: _trailing(rows[i].tid)),
-            correlation=_longs(map(attrgetter("correlation"), args), count),
+            device=_stated([a.device for a in args], lambda i: _trailing(rows[i].pid)),
+            stream=_stated([a.stream for a in args], lambda i: _trailing(rows[i].tid)),
+            correlation=_longs([a.correlation for a in args]),
             external=_external(args),
-            message=self._messages(args),
-            seq=_longs(map(attrgetter("seq"), args), count),
-            bytes=_longs(map(attrgetter("bytes"), args), count),
+            message=message,
+            seq=_sequence(message, args),
+            bytes=_longs([a.bytes for a in args]),
         )
 
     def _add_calls(self, rows: Events, start: Any, end: Any, _kind: Any) -> None:
-        args = list(map(_ARGS, rows))
+        args = [e.args for e in rows]
+        names, threads = self.names, self.threads
         self.calls.add(
             start_ns=start,
             end_ns=end,
-            name=_ints(map(self.names.__getitem__, map(_NAME, rows)), len(rows)),
-            thread=_ints(map(self.threads.__getitem__, map(_THREAD, rows)), len(rows)),
-            correlation=_longs(map(attrgetter("correlation"), args), len(rows)),
+            name=_ints([names[e.name] for e in rows]),
+            thread=_ints([threads[e.pid, e.tid] for e in rows]),
+            correlation=_longs([a.correlation for a in args]),
             external=_external(args),
         )
 
@@ -188,62 +172,61 @@ class Tables:
             self.short_frames_us += float((end - start)[brief].sum()) / 1000
             rows = list(compress(rows, (~brief).tolist()))
             start, end, kind = start[~brief], end[~brief], kind[~brief]
-        names = list(map(_NAME, rows))
-        args = list(map(_ARGS, rows))
+        args = [e.args for e in rows]
+        names, threads = self.names, self.threads
+        message = self._messages(args)
         self.operators.add(
             start_ns=start,
             end_ns=end,
-            name=_ints(map(self.names.__getitem__, names), len(rows)),
-            kind=_told_apart(rows, names, kind),
-            thread=_ints(map(self.threads.__getitem__, map(_THREAD, rows)), len(rows)),
+            name=_ints([names[e.name] for e in rows]),
+            kind=_told_apart(rows, kind),
+            thread=_ints([threads[e.pid, e.tid] for e in rows]),
             external=_external(args),
-            message=self._messages(args),
-            seq=_longs(map(attrgetter("seq"), args), len(rows)),
+            message=message,
+            seq=_sequence(message, args),
             shape=self._shapes(args),
         )
 
     def _add_spans(self, rows: Events, start: Any, end: Any, _kind: Any) -> None:
-        args = list(map(_ARGS, rows))
+        names = self.names
         self.spans.add(
             start_ns=start,
             end_ns=end,
-            name=_ints(map(self.names.__getitem__, map(_NAME, rows)), len(rows)),
-            device=_stated("device", args, lambda i: _trailing(rows[i].pid)),
-            stream=_stated("stream", args, lambda i: _trailing(rows[i].tid)),
+            name=_ints([names[e.name] for e in rows]),
+            device=_stated([e.args.device for e in rows], lambda i: _trailing(rows[i].pid)),
+            stream=_stated([e.args.stream for e in rows], lambda i: _trailing(rows[i].tid)),
         )
 
     def _add_allocations(self, rows: Events, at: NDArray[np.int64]) -> None:
-        mine = np.fromiter((e.name == _MEMORY for e in rows), dtype=bool, count=len(rows))
-        rows, at = list(compress(rows, mine.tolist())), at[mine]
+        mine = [e.name == _MEMORY for e in rows]
+        rows, at = list(compress(rows, mine)), at[mine]
         fine = at != BAD_NS
-        self._count_bad("of the allocator without a readable time", ~fine, 0.0)
-        args = list(compress(map(_ARGS, rows), fine.tolist()))
-        hosts = _longs(map(attrgetter("device_type"), args), len(args)) == 0
-        devices = _longs(map(attrgetter("device"), args), len(args))
+        if not fine.all():
+            self.bad["of the allocator without a readable time"] += int((~fine).sum())
+        args = [e.args for e in compress(rows, fine.tolist())]
+        hosts = _longs([a.device_type for a in args]) == 0
         self.allocations.add(
             at_ns=at[fine],
-            bytes=_longs(map(attrgetter("gained"), args), len(args)),
-            allocated_bytes=_longs(map(attrgetter("allocated"), args), len(args)),
-            reserved_bytes=_longs(map(attrgetter("reserved"), args), len(args)),
-            device=np.where(hosts, -1, devices),
+            bytes=_longs([a.gained for a in args]),
+            allocated_bytes=_longs([a.allocated for a in args]),
+            reserved_bytes=_longs([a.reserved for a in args]),
+            device=np.where(hosts, -1, _longs([a.device for a in args])),
         )
 
     def _messages(self, args: Sequence[Any]) -> NDArray[np.int32]:
         """Numbers of the messages that events carry, -1 for none."""
         result = np.full(len(args), -1, dtype=np.int32)
-        for word in _SAID:
-            said = list(map(attrgetter(word), args))
-            for index in compress(range(len(args)), said) if any(said) else ():
-                result[index] = self.messages[_MESSAGE(args[index])]
+        for index in [i for i, a in enumerate(args) if a.collective or a.group]:
+            result[index] = self.messages[_MESSAGE(args[index])]
         return result
 
     def _shapes(self, args: Sequence[Any]) -> NDArray[np.int32]:
         """Numbers of the shapes that operators carry, -1 for none."""
-        dims = list(map(bytes, map(attrgetter("dims"), args)))
         result = np.full(len(args), -1, dtype=np.int32)
-        if chosen := list(compress(range(len(args)), dims)):
-            keys = [(dims[i], bytes(args[i].types)) for i in chosen]
-            result[chosen] = _ints(map(self.shapes.__getitem__, keys), len(chosen))
+        if chosen := [i for i, a in enumerate(args) if a.dims is not NOTHING]:
+            keys = [(bytes(args[i].dims), bytes(args[i].types)) for i in chosen]
+            shapes = self.shapes
+            result[chosen] = _ints([shapes[key] for key in keys])
         return result
 
     def message_nouns(self) -> tuple[Message, ...]:
@@ -264,7 +247,9 @@ class _Codes(dict[str, int]):
 
     def __missing__(self, word: str) -> int:
         part = PARTS.get(word)
-        code = part[0] * 100 + part[1] if part else _UNKNOWN + len(self)
+        if part is None and len(self) > _CATEGORIES:
+            return self[""]
+        code = part[0] * 100 + part[1] if part else _UNKNOWN + 100 * len(self)
         self[word] = code
         return code
 
@@ -276,39 +261,45 @@ def _of(kind: type, kinds: list[type], events: Events) -> Events:
 def _ns(rows: Events) -> NDArray[np.int64]:
     """Starts in nanoseconds."""
     if isinstance(rows[0], Timed | Instant):
-        us = _floats(map(_TS, rows), len(rows))
+        us = _floats([e.ts for e in rows])
         if needs_text(us):
             raise LostDigits
         return nanoseconds(us)
-    return nanoseconds_of_text(list(map(_TS, rows)))
+    return nanoseconds_of_text([e.ts for e in rows])
 
 
-def _told_apart(rows: Events, names: list[str], kind: NDArray[Any]) -> NDArray[Any]:
-    """Kinds of host events where the category "Operator" may hold annotations too."""
-    if not any(e.cat == "Operator" for e in rows[:1] + rows[-1:]) and "Operator" not in set(
-        map(_CAT, rows)
-    ):
+def _told_apart(rows: Events, kind: NDArray[Any]) -> NDArray[Any]:
+    """Kinds of host events; the category "Operator" may hold annotations too."""
+    if not rows or "Operator" not in {e.cat for e in rows}:
         return kind
-    marked = np.fromiter(map(is_annotation, names), dtype=bool, count=len(names))
+    marked = np.array([is_annotation(e.name) for e in rows])
     return np.where((kind == Host.OPERATOR) & marked, Host.ANNOTATION, kind)
 
 
 def _external(args: Sequence[Any]) -> NDArray[np.int64]:
     """Numbers that join device events to operators, under either spelling."""
-    result = _longs(map(attrgetter("external"), args), len(args))
-    if len(result) and result.min() < 0:
-        old = _longs(map(attrgetter("external_old"), args), len(args))
-        result = np.where(result < 0, old, result)
+    result = _longs([a.external for a in args])
+    if result.min(initial=0) < 0:
+        result = np.where(result < 0, _longs([a.external_old for a in args]), result)
     return result
 
 
-def _stated(name: str, args: Sequence[Any], otherwise: Callable[[int], int]) -> NDArray[np.int32]:
+def _sequence(message: NDArray[np.int32], args: Sequence[Any]) -> NDArray[np.int64]:
+    """Numbers of collectives in their groups, -1 where there is no message."""
+    result = np.full(len(args), -1, dtype=np.int64)
+    for index in np.flatnonzero(message >= 0).tolist():
+        result[index] = args[index].seq
+    return result
+
+
+def _stated(values: list[int], otherwise: Callable[[int], int]) -> NDArray[np.int32]:
     """A device's or stream's number as the arguments state it, or by another way."""
-    result = _longs(map(attrgetter(name), args), len(args))
-    for index in np.flatnonzero(result < 0):
-        result[index] = otherwise(int(index))
-    large = np.abs(result) > _LARGEST
-    result[large] = result[large] % _LARGEST
+    result = _longs(values)
+    if result.min(initial=0) < 0:
+        for index in np.flatnonzero(result < 0).tolist():
+            result[index] = otherwise(index)
+    if np.abs(result).max(initial=0) > _LARGEST:
+        result = np.sign(result) * (np.abs(result) % _LARGEST)
     return result.astype(np.int32)
 
 
@@ -340,13 +331,13 @@ def _frozen(value: Any) -> Any:
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _ints(values: Iterable[int], count: int) -> NDArray[np.int32]:
-    return np.fromiter(values, dtype=np.int32, count=count)
+def _ints(values: list[int]) -> NDArray[np.int32]:
+    return np.fromiter(values, dtype=np.int32, count=len(values))
 
 
-def _longs(values: Iterable[int], count: int) -> NDArray[np.int64]:
-    return np.fromiter(values, dtype=np.int64, count=count)
+def _longs(values: list[int]) -> NDArray[np.int64]:
+    return np.fromiter(values, dtype=np.int64, count=len(values))
 
 
-def _floats(values: Iterable[float], count: int) -> NDArray[np.float64]:
-    return np.fromiter(values, dtype=np.float64, count=count)
+def _floats(values: list[float]) -> NDArray[np.float64]:
+    return np.fromiter(values, dtype=np.float64, count=len(values))

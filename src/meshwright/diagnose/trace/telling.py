@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.trace.columns import Left
+from meshwright.diagnose.trace.kinds import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from meshwright.diagnose.trace.chunks import Chunks
     from meshwright.diagnose.trace.tables import Tables
@@ -28,7 +29,7 @@ def bounds_of(tables: Tables) -> dict[str, int]:
         return {"origin_ns": 0, "earliest_ns": 0, "latest_ns": 0}
     earliest = min(first for first, _ in reaches)
     latest = max(last for _, last in reaches)
-    first = earliest if tables.first_ns is None else min(tables.first_ns, earliest)
+    first = min(tables.first_ns, earliest)
     if latest - first > FAR_NS:
         starts = np.concatenate([table.starts() for table in _tables(tables)])
         middle = int(np.partition(starts, len(starts) // 2)[len(starts) // 2])
@@ -43,21 +44,12 @@ def _tables(tables: Tables) -> tuple[Chunks, ...]:
 
 def lefts_of(tables: Tables) -> list[Left]:
     """What was left out of the tables, once these were sorted."""
-    result = [
-        Left(
-            what=f"events {what}",
-            count=count,
-            time_us=tables.bad_us[what],
-            reason="no such time can be",
-        )
-        for what, count in tables.bad.items()
-    ]
+    result = [_bad(what, count, tables) for what, count in tables.bad.items()]
     if outside := sum(table.outside for table in _tables(tables)):
         reason = "more than a month from the middle of the trace"
         result.append(Left(what="events far away", count=outside, time_us=0.0, reason=reason))
-    for word, count in tables.unknown.items():
+    for word, (count, time_us) in _others(tables, known=False):
         what = f"events of category {word[:100]!r}" if word else "events without a category"
-        time_us = tables.unknown_us[word]
         result.append(Left(what=what, count=count, time_us=time_us, reason="of unknown kind"))
     numbers = (("names", tables.names), ("messages", tables.messages), ("shapes", tables.shapes))
     for what, kept in numbers:
@@ -67,11 +59,23 @@ def lefts_of(tables: Tables) -> list[Left]:
     return result
 
 
+def _bad(what: str, count: int, tables: Tables) -> Left:
+    time_us = tables.negative_us if "negative" in what else 0.0
+    return Left(what=f"events {what}", count=count, time_us=time_us, reason="no time can be so")
+
+
+def _others(tables: Tables, *, known: bool) -> Iterator[tuple[str, tuple[int, float]]]:
+    """Categories that no table takes, with their events and time."""
+    for word, code in tables.codes.items():
+        if code in tables.others and (word in PARTS) == known:
+            yield word, tables.others[code]
+
+
 def facts_of(tables: Tables) -> Mapping[str, float]:
     """What was counted and not kept, and is no loss of device time."""
     frames = {
         "python_frames_short": float(tables.short_frames),
         "python_frames_short_us": tables.short_frames_us,
     }
-    apart = {f"events_{word}": float(count) for word, count in tables.apart.items()}
+    apart = {f"events_{word}": float(count) for word, (count, _) in _others(tables, known=True)}
     return (frames if tables.short_frames else {}) | apart

@@ -11,18 +11,19 @@ if TYPE_CHECKING:
 class Window:
     """`text` is what lies in the window, `ended` whether the text ends with it.
 
-    `read_bytes` counts what was read of the text so far.
+    `read_bytes` counts what was read of the text so far. The window's text may be written to.
     """
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.text = b""
+        self.text = bytearray()
         self.ended = False
         self.read_bytes = 0
         self._pieces = pieces
 
     def fill(self, count: int) -> None:
         """Reads until the window holds `count` bytes or the text ends."""
-        held, size = [self.text], len(self.text)
+        held: list[bytes | bytearray] = [self.text]
+        size = len(self.text)
         while size < count and not self.ended:
             piece = next(self._pieces, None)
             if piece is None:
@@ -32,8 +33,8 @@ class Window:
                 size += len(piece)
                 self.read_bytes += len(piece)
         if len(held) > 1:
-            self.text = b"".join(held)
+            self.text = bytearray().join(held)
 
-    def drop(self, count: int) -> None:
-        """Leaves the first `count` bytes behind."""
-        self.text = self.text[count:]
+    def drop(self, count: int, *, instead: bytes = b"") -> None:
+        """Leaves the first `count` bytes behind, with a few others in their place."""
+        self.text = bytearray(instead) + self.text[count:]
