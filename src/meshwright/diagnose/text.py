@@ -19,7 +19,7 @@ def refusal(path: str | Path, reason: str, *, hint: str) -> InvalidInput:
     return InvalidInput([Finding(message=text, file=str(path), reason=reason, hint=hint)])
 
 
-def whole_text(path: str | Path, *, limit_bytes: int, left: list[Left]) -> bytes:
+def whole_text(path: str | Path, *, limit_bytes: int, left: list[Left]) -> bytearray:
     """All of a file's text; where compressed text breaks off, `left` says so.
 
     Raises `InvalidInput` for files that cannot be read, are no text, or hold more than
@@ -28,4 +28,4 @@ def whole_text(path: str | Path, *, limit_bytes: int, left: list[Left]) -> bytes
     text = bytearray()
     for piece in text_pieces(path, told=left, limit_bytes=limit_bytes):
         text += piece
-    return bytes(text)
+    return text

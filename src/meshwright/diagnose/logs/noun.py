@@ -72,15 +72,27 @@ class NcclLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySnapshot:
-    """An allocator's history: the peak, what it consisted of, and how much was only reserved."""
+    """An allocator's history: the peak, what it consisted of, and how much was only reserved.
+
+    Without a history (`history` is false) the peak is what was held when the snapshot was taken.
+    Categories are "weights", "gradients", "optimizer", "activations", "communication", "data",
+    "other", and "before the record" for what was there when recording began; how they are told
+    apart is said in `logs.categories`. Sizes are those asked for, before rounding.
+    """
 
     file: str
     device: int
     peak_bytes: int
     peak_at_us: float | None
     reserved_bytes: int  # at the peak
-    by_category: Mapping[str, int]  # at the peak: weights, gradients, optimizer, activations, ...
+    by_category: Mapping[str, int]  # at the peak, largest first
     by_site: tuple[tuple[str, int], ...]  # largest allocation sites at the peak
     fragmentation: float  # reserved and not allocated over reserved, at the peak
-    retries: int  # frees and mallocs of segments that stopped the device
+    retries: int  # times that segments were given back to find room for an allocation
     left: tuple[Left, ...] = ()
+    history: bool = True
+    ooms: int = 0  # allocations that failed
+    peak_reserved_bytes: int = 0  # the most that was ever reserved
+    allocations: int = 0  # in the history
+    settings: Mapping[str, str] = field(default_factory=dict)  # of the allocator
+    other_devices: Mapping[int, int] = field(default_factory=dict)  # device -> peak bytes

@@ -107,7 +107,7 @@ def read_operations(paths: Sequence[str | Path], *, limit_bytes: int = LIMIT_BYT
     return _sorted(joined, left)
 
 
-def _events(text: bytes, left: list[Left]) -> list[_Event]:
+def _events(text: bytearray, left: list[Left]) -> list[_Event]:
     try:
         decoded = msgspec.json.decode(text, type=list[_Event] | _Document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
