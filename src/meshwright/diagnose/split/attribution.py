@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from meshwright.diagnose.rank import Attribution
 from meshwright.diagnose.split.idle import DEPENDENCY, LATE, LATENCY, TAIL, by_launch
 from meshwright.diagnose.split.intervals import (
-    NOTHING,
     Spans,
     clip,
     intersect,
     pieces,
     subtract,
-    total,
+    union,
+    within,
 )
-from meshwright.diagnose.split.unions import one_window, percent
+from meshwright.diagnose.split.unions import percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from meshwright.diagnose.split.work import Work
-    from meshwright.diagnose.trace.columns import Trace
+    from meshwright.diagnose.trace.columns import Longs, Trace
 
     Owners = Sequence[tuple[str, Spans]]
+    Windows = tuple[Longs, Longs]  # starts and ends
 
 DATALOADER, MALLOC = "idle_dataloader", "idle_malloc_free"
 CHECKPOINT, PROFILER = "idle_checkpoint", "idle_profiler"
-ALWAYS = (DATALOADER, MALLOC)  # told even where they own nothing
+ALWAYS = ("compute", "exposed_comm", "exposed_memory", DATALOADER, MALLOC)  # told even if nothing
+IN_TAIL = (DATALOADER, MALLOC)
 LOST = {
     "data_processing": (DATALOADER,),
     "host_launch": (LATE, LATENCY),
@@ -38,61 +42,66 @@ LOST = {
 }
 
 
-def attribution_of(
-    trace: Trace, work: Work, owners: Owners, *, window: tuple[str, int, int]
-) -> tuple[Attribution, Mapping[str, Spans]]:
-    """The parts of a window, given as (words, start, end) in nanoseconds, and when it was idle.
+def attributions_of(
+    trace: Trace, work: Work, owners: Owners, *, names: Sequence[str], windows: Windows
+) -> tuple[tuple[Attribution, ...], Mapping[str, Spans]]:
+    """The parts of each window, and when the device was idle in any of them, by owner.
 
-    Compute wins over communication, and that over copies. Idle time goes to the `owners` in turn,
-    then by the launch of the device event that ends it (`idle.by_launch`). An owner of nothing is
-    told only for data loading and the allocator.
+    Windows are in order and apart, though they may touch. Compute wins over communication, and
+    that over copies. Idle time goes to the `owners` in turn, then by the launch of the device
+    event that ends it (`idle.by_launch`). An owner of nothing is told only for data loading and
+    the allocator.
     """
-    words, start, end = window
+    start, end = windows
     compute, active, busy, overlap = (
-        total(clip(spans, start, end))
-        for spans in (work.compute, work.active, work.busy, work.overlap)
+        within(spans, start, end) for spans in (work.compute, work.active, work.busy, work.overlap)
     )
-    idle = idle_by_owner(trace, work, owners, window=(start, end))
+    idle = idle_by_owner(trace, work, owners, windows=windows)
     parts = {
         "compute": compute,
         "exposed_comm": active - compute,
         "exposed_memory": busy - active,
-        **{name: total(spans) for name, spans in idle.items() if spans or name in ALWAYS},
+        **{name: within(spans, start, end) for name, spans in idle.items()},
     }
-    found = Attribution(
-        window=words,
-        window_us=(end - start) / 1000,
+    return tuple(
+        _attribution(
+            name,
+            int(end[n] - start[n]),
+            {part: int(ns[n]) for part, ns in parts.items() if ns[n] or part in ALWAYS},
+            int(overlap[n]),
+        )
+        for n, name in enumerate(names)
+    ), idle
+
+
+def _attribution(name: str, window: int, parts: Mapping[str, int], overlap: int) -> Attribution:
+    return Attribution(
+        window=name,
+        window_us=window / 1000,
         parts_us={part: ns / 1000 for part, ns in parts.items()},
-        parts_pct={part: percent(ns, end - start) for part, ns in parts.items()},
+        parts_pct={part: percent(ns, window) for part, ns in parts.items()},
         overlapped_comm_us=overlap / 1000,
     )
-    return found, idle
 
 
 def idle_by_owner(
-    trace: Trace, work: Work, owners: Owners, *, window: tuple[int, int]
+    trace: Trace, work: Work, owners: Owners, *, windows: Windows
 ) -> dict[str, Spans]:
-    """When the device had nothing to do in a window, by owner; every moment has one.
+    """When the device had nothing to do in windows, by owner; every moment has one.
 
     Neighbours in the sets may touch. Checkpoints and the profiler own nothing after the last
     event: that is the tail in any case.
     """
-    idle = idle_in(work, *window)
-    last = int(work.begins[-1]) if len(work.begins) else window[1]
+    idle = subtract(union(*windows), work.busy)
+    last = int(work.begins[-1]) if len(work.begins) else 0
     held = {}
     for name, spans in owners:
-        of = clip(spans, window[0], window[1] if name in ALWAYS else min(window[1], last))
+        of = spans if name in IN_TAIL or not spans else clip(spans, int(spans.start[0]), last)
         held[name] = intersect(idle, of)
         idle = subtract(idle, of)
-    idle = pieces(idle, work.begins)
+    idle = pieces(idle, np.sort(np.concatenate((work.begins, *windows))))
     # Events of no length (clocks of a microsecond) begin a piece and count as what ends it.
     return held | by_launch(trace, work, idle, ends=idle.start)
-
-
-def idle_in(work: Work, start: int, end: int) -> Spans:
-    """The moments of a window at which the device has nothing to do."""
-    whole = Spans(*one_window(start, end)) if end > start else NOTHING
-    return subtract(whole, clip(work.busy, start, end))
 
 
 def lost_shares(parts_pct: Mapping[str, float]) -> dict[str, float]:
@@ -109,7 +118,8 @@ __all__ = [
     "PROFILER",
     "TAIL",
     "Owners",
-    "attribution_of",
+    "Windows",
+    "attributions_of",
     "idle_by_owner",
     "lost_shares",
 ]

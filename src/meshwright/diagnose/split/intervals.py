@@ -106,10 +106,11 @@ def within(spans: Spans, start: Longs, end: Longs) -> Longs:
 def pieces(spans: Spans, cuts: Longs) -> Spans:
     """The same moments, with every interval cut in two where one of `cuts` lies inside it.
 
-    What comes back is in order and disjoint, but neighbours may touch.
+    `cuts` are in order. What comes back is in order and disjoint, but neighbours may touch.
     """
     if not spans:
         return spans
+    cuts = cuts[np.searchsorted(cuts, spans.start[0]) : np.searchsorted(cuts, spans.end[-1])]
     place = np.searchsorted(spans.start, cuts, "right") - 1
     inside = np.unique(cuts[(place >= 0) & (cuts > spans.start[place]) & (cuts < spans.end[place])])
     return Spans(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.split.attribution import (
@@ -13,7 +14,7 @@ from meshwright.diagnose.split.attribution import (
     DATALOADER,
     MALLOC,
     PROFILER,
-    attribution_of,
+    attributions_of,
     lost_shares,
 )
 from meshwright.diagnose.split.bars import bars_of
@@ -34,7 +35,7 @@ from meshwright.diagnose.split.work import Work, work_of
 if TYPE_CHECKING:
     from meshwright.diagnose.rank import Attribution, Step, Unions
     from meshwright.diagnose.split.attribution import Owners
-    from meshwright.diagnose.trace.columns import Trace
+    from meshwright.diagnose.trace.columns import Ints, Longs, Trace
 
 BY_STEPS = "first ProfilerStep start to last ProfilerStep end"
 BY_DEVICE = "first device event start to last device event end"
@@ -75,14 +76,23 @@ def _described(trace: Trace) -> dict[str, Any]:
         "backend": meta.backend,
         "nccl_version": meta.nccl_version,
         "computes_on": "device",
-        "device_pids": dict(Counter(map(str, trace.device.device.tolist())).most_common()),
+        "device_pids": {str(d): n for d, n in _most(trace.device.device)},
         "streams": _streams(trace),
     }
 
 
 def _streams(trace: Trace) -> dict[str, int]:
-    pairs = zip(trace.device.device.tolist(), trace.device.stream.tolist(), strict=True)
-    return dict(Counter(f"{device}/{stream}" for device, stream in pairs).most_common())
+    """Device events on each "device/stream", the most first."""
+    device = trace.device
+    lanes = (device.device.astype(np.int64) << 32) + device.stream
+    return {f"{lane >> 32}/{lane - (lane >> 32 << 32)}": n for lane, n in _most(lanes)}
+
+
+def _most(column: Longs | Ints) -> list[tuple[int, int]]:
+    """Values of a column with their counts, the most frequent first."""
+    values, count = np.unique(column, return_counts=True)
+    order = np.argsort(-count, kind="stable")
+    return list(zip(values[order].tolist(), count[order].tolist(), strict=True))
 
 
 def _steps(trace: Trace, steps: Steps) -> dict[str, Any]:
@@ -99,7 +109,9 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
     """Everything that needs device events."""
     owners = owners_of(host)
     window = _window(trace, steps)
-    attribution, idle = attribution_of(trace, work, owners, window=window)
+    (attribution,), idle = attributions_of(
+        trace, work, owners, names=window[:1], windows=one_window(*window[1:])
+    )
     view = view_of(trace, work, steps, host, window=window[1:], idle=idle)
     lost = lost_shares(attribution.parts_pct)
     preparing = intersect(idle[LATE], host.phases.get("preprocess", NOTHING))
@@ -137,9 +149,8 @@ def _step_attributions(
     trace: Trace, work: Work, owners: Owners, steps: Steps
 ) -> tuple[Attribution, ...]:
     """The parts of each step as the device lived it."""
-    spans = zip(steps.names, steps.device_start_ns, steps.device_end_ns, strict=True)
-    windows = ((name, int(start), int(end)) for name, start, end in spans)
-    return tuple(attribution_of(trace, work, owners, window=w)[0] for w in windows)
+    windows = (steps.device_start_ns, steps.device_end_ns)
+    return attributions_of(trace, work, owners, names=steps.names, windows=windows)[0]
 
 
 def _window(trace: Trace, steps: Steps) -> tuple[str, int, int]:

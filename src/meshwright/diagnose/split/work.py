@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.split.classes import CLASSES, COMM, class_of
+from meshwright.diagnose.split.classes import CLASSES, COMM, KINDS, classed
 from meshwright.diagnose.split.intervals import Spans, intersect, merged, union, within
 from meshwright.diagnose.trace.columns import Device
 
@@ -26,13 +26,15 @@ COMPUTE, COMMUNICATION, MEMORY = 0, 1, 2  # kinds of work, in the order in which
 class Work:
     """Device events of a trace, one row each, and the moments of each kind of work.
 
-    `kind` is COMPUTE, COMMUNICATION or MEMORY, `group` a number into `classes.CLASSES`, `call` the
-    row of the call that launched the event in `Trace.calls` (-1: not in the trace) and `launch_ns`
-    its start. Compute wins over communication, and both win over memory.
+    `kind` is COMPUTE, COMMUNICATION or MEMORY, `group` a number into `classes.CLASSES` and `finer`
+    one into `classes.KINDS`. `call` is the row of the call that launched the event in
+    `Trace.calls` (-1: not in the trace) and `launch_ns` its start. Compute wins over communication,
+    and both win over memory.
     """
 
     kind: Bytes
     group: Bytes
+    finer: Bytes
     call: Longs
     launch_ns: Longs
     compute: Spans
@@ -47,7 +49,7 @@ class Work:
 def work_of(trace: Trace) -> Work:
     """The device's work of a trace."""
     device = trace.device
-    group = _groups(trace)
+    group, finer = _classified(trace)
     kind = np.where(group == COMM, COMMUNICATION, COMPUTE).astype(np.int8)
     kind[device.kind != Device.KERNEL] = MEMORY
     compute, communication, memory = (_when(trace, kind == k) for k in range(3))
@@ -58,6 +60,7 @@ def work_of(trace: Trace) -> Work:
     return Work(
         kind=kind,
         group=group,
+        finer=finer,
         call=call,
         launch_ns=launch,
         compute=compute,
@@ -84,16 +87,19 @@ def _begins(trace: Trace, busy: Spans) -> Longs:
     return np.asarray(np.unique(np.concatenate((busy.start, apart))), dtype=np.int64)
 
 
-def _groups(trace: Trace) -> Bytes:
-    """The class of every device event; what carries a collective's message is communication."""
+def _classified(trace: Trace) -> tuple[Bytes, Bytes]:
+    """Class and finer kind of every device event; what carries a message is communication."""
     device = trace.device
-    by_name = np.zeros(max(len(trace.names), 1), dtype=np.int8)
-    for name in np.unique(device.name):
-        by_name[name] = CLASSES.index(class_of(trace.names[name]))
-    group = by_name[device.name]
-    group[device.message >= 0] = COMM
-    group[device.kind != Device.KERNEL] = CLASSES.index("memory")
-    return np.asarray(group, dtype=np.int8)
+    classes = np.zeros(max(len(trace.names), 1), dtype=np.int8)
+    kinds = np.zeros(max(len(trace.names), 1), dtype=np.int8)
+    for name in numbers_in(device.name, len(trace.names)):
+        told, finer = classed(trace.names[name])
+        classes[name], kinds[name] = CLASSES.index(told), KINDS.index(finer)
+    group, finer_kind = classes[device.name], kinds[device.name]
+    for column, words in ((group, CLASSES), (finer_kind, KINDS)):
+        column[(device.message >= 0) | (group == COMM)] = words.index("comm")
+        column[device.kind != Device.KERNEL] = words.index("memory")
+    return group, finer_kind
 
 
 def launching_calls(calls: Calls, correlation: Longs) -> Longs:
@@ -126,6 +132,13 @@ def names_like(
 ) -> NDArray[np.bool_]:
     """Which rows of a column of names match a pattern; each distinct name is asked once."""
     told = np.zeros(max(len(names), 1), dtype=np.bool_)
-    for name in np.unique(used):
+    for name in numbers_in(used, len(names)):
         told[name] = pattern.search(names[name]) is not None
     return told[used]
+
+
+def numbers_in(column: NDArray[np.int32], most: int) -> list[int]:
+    """The distinct numbers of a column, each less than `most`."""
+    held = np.zeros(most, dtype=np.bool_)
+    held[column] = True
+    return [int(number) for number in np.flatnonzero(held)]

@@ -33,6 +33,7 @@ NEAR_SOFTMAX, NEAR_RSQRT = (
 )  # kernels on either side: scale, mask, cast; pow, mean, add, mul, mul
 FEWEST = 3  # kernels alike that make a mean
 SPREAD = 0.3  # of kernels alike: more, and their sizes differ
+SHAPED = 2**31  # names are smaller numbers than that
 SHORTEST_NS = 5000  # shorter ones say more of clocks than of kernels
 
 
@@ -100,17 +101,21 @@ def alike(view: View) -> Longs:
     shape = np.full(len(view.operator), -1, dtype=np.int64)
     known = np.flatnonzero(view.operator >= 0)
     shape[known] = view.trace.operators.shape[view.operator[known]]
-    return (shape + 1) * max(len(view.trace.names), 1) + view.trace.device.name
+    return (shape + 1) * SHAPED + view.trace.device.name
 
 
 def slower(group: Longs, length: Longs, these: Bools, those: Bools) -> float | None:
-    """Length of these kernels over that of those alike, weighted by time; None if too few."""
-    _, number = np.unique(group, return_inverse=True)
+    """Length of these kernels over that of those alike, weighted by time; None if too few.
+
+    Where nothing tells the shapes, only kernels that all last as long are alike for certain.
+    """
+    kinds, number = np.unique(group, return_inverse=True)
     most = int(number.max()) + 1 if len(number) else 0
     count, mean, spread = _means(number[those], length[those], most)
     mine, _, own_spread = _means(number[these], length[these], most)
-    usable = (count >= FEWEST) & (spread <= SPREAD) & (mean >= SHORTEST_NS)
-    usable &= (mine >= FEWEST) & (own_spread <= 2 * SPREAD)
+    certain = np.where(kinds >= SHAPED, SPREAD, SPREAD / 4)
+    usable = (count >= FEWEST) & (spread <= certain) & (mean >= SHORTEST_NS)
+    usable &= (mine >= FEWEST) & (own_spread <= 2 * certain)
     chosen = these & usable[number]
     expected = mean[number[chosen]].sum()
     return float(length[chosen].sum() / expected) if expected else None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.split.attribution import idle_in
-from meshwright.diagnose.split.classes import KINDS, classed
-from meshwright.diagnose.split.intervals import NOTHING, Spans, clip, inside, total, union
-from meshwright.diagnose.split.work import COMMUNICATION, joined, names_like
+from meshwright.diagnose.split.classes import KINDS
+from meshwright.diagnose.split.intervals import NOTHING, Spans, clip, inside, subtract, total, union
+from meshwright.diagnose.split.unions import one_window
+from meshwright.diagnose.split.work import joined, names_like
 from meshwright.diagnose.trace.columns import Device, Host
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.split.host import HostWork
     from meshwright.diagnose.split.steps import Steps
     from meshwright.diagnose.split.work import Work
-    from meshwright.diagnose.trace.columns import Ints, Longs, Trace
+    from meshwright.diagnose.trace.columns import Longs, Trace
 
     Bools = NDArray[np.bool_]
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class View:
     """A trace and what its split found.
 
-    `window` is that of the attribution, `idle` its idle time by owner. By device event: `kind` is a
-    number into `classes.KINDS`, `operator` the row of the operator that asked for it (-1 unknown),
+    `window` is that of the attribution, `idle` its idle time by owner. By device event: `operator`
+    is the row of the operator that asked for it (-1 unknown),
     `within` whether it starts in the window, `kernel` whether it is a kernel that does.
     """
 
@@ -42,14 +42,13 @@ class View:
     host: HostWork
     window: tuple[int, int]
     idle: Mapping[str, Spans]
-    kind: Ints
     operator: Longs
     within: Bools
     kernel: Bools
 
     def of_kind(self, *kinds: str) -> Bools:
         """Which device events of the window are of these kinds."""
-        return self.within & np.isin(self.kind, [KINDS.index(kind) for kind in kinds])
+        return self.within & np.isin(self.work.finer, [KINDS.index(kind) for kind in kinds])
 
     def named(self, pattern: re.Pattern[str]) -> Bools:
         """Which device events of the window have such a name."""
@@ -79,7 +78,7 @@ class View:
 
     def all_idle(self) -> Spans:
         """When the device had nothing to do, in the window."""
-        return idle_in(self.work, *self.window)
+        return subtract(union(*one_window(*self.window)), self.work.busy)
 
     def marks(self, pattern: re.Pattern[str], *kinds: Host) -> Spans:
         """The moments of the host's events of such a name and kind."""
@@ -108,21 +107,10 @@ def view_of(
         host=host,
         window=window,
         idle=idle,
-        kind=_kinds(trace, work),
         operator=_operators(trace),
         within=within,
         kernel=within & (device.kind == Device.KERNEL),
     )
-
-
-def _kinds(trace: Trace, work: Work) -> Ints:
-    by_name = np.zeros(max(len(trace.names), 1), dtype=np.int32)
-    for name in np.unique(trace.device.name):
-        by_name[name] = KINDS.index(classed(trace.names[name])[1])
-    kind = by_name[trace.device.name]
-    kind[work.kind == COMMUNICATION] = KINDS.index("comm")
-    kind[trace.device.kind != Device.KERNEL] = KINDS.index("memory")
-    return kind
 
 
 def _operators(trace: Trace) -> Longs:
