@@ -48,8 +48,8 @@ class Spec:
     network_gbps: float = 45.0  # and between hosts
     latency_us: float = 12.0
     ranks_per_host: int = 8
-    launch_us: float = 4.0  # cudaLaunchKernel
-    operator_us: float = 2.0  # an operator around it
+    launch_us: float = 4.5  # cudaLaunchKernel
+    operator_us: float = 6.0  # an operator around it
     jitter: float = 0.01  # of kernels, standard deviation
     seed: int = 0
 

@@ -43,9 +43,9 @@ def device_side(
     start = np.maximum(device.start_ns[rows] - low, 0)
     end = np.minimum(np.maximum(device.end_ns[rows] - low, start), high - low)
     kind = kinds_of(trace, rows)
-    called = np.where(call >= 0, trace.calls.start_ns[calls[np.maximum(call, 0)]] - low, 0)
-    call = np.where((call >= 0) & (called <= start), call, -1)
-    called = np.where(call >= 0, called, 0)
+    launched = np.append(trace.calls.start_ns[calls] - low, 0)[call]  # -1 takes the last
+    call = np.where((call >= 0) & (launched <= start), call, -1)
+    called = np.where(call >= 0, launched, 0)
     queued = _queued(trace, rows, start, end)
     since = np.where(queued >= 0, end[np.maximum(queued, 0)], 0)
     latency = _latency(start, called, since, call)

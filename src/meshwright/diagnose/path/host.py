@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.path.graph import HostSide
-from meshwright.diagnose.split.host import DATALOADER, MALLOC, SYNC
+from meshwright.diagnose.split.host import DATALOADER, SYNC
 from meshwright.diagnose.split.intervals import Spans, union, within
 from meshwright.diagnose.split.work import names_like
 from meshwright.diagnose.trace.columns import Host
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from meshwright.diagnose.path.graph import Bools
     from meshwright.diagnose.trace.columns import Calls, Ints, Longs, Trace
 
+ALLOCATION = re.compile(
+    r"^(cuda|hip|mu)(Malloc|Free)"
+    r"|^(cu|hip)Mem(Alloc|Free|Create|Map|Unmap|Release|SetAccess)"
+)
 COPY = re.compile(r"^(cuda|hip|mu|cu)Memcpy")
 PREPARING = re.compile(r"DataLoader|dataloader\.py|preprocess|collate|tokeni[sz]", re.IGNORECASE)
 BLOCKED_NS = 20_000  # a copy whose call lasts longer, and past its own end, held the host
@@ -44,7 +48,7 @@ def rows_that_matter(trace: Trace, correlation: Longs, low: int, high: int) -> L
     rows = np.arange(first, last)
     launches = np.isin(calls.correlation[rows], correlation) & (calls.correlation[rows] > 0)
     named = names_like(trace.names, calls.name[rows], SYNC)
-    named |= names_like(trace.names, calls.name[rows], MALLOC)
+    named |= names_like(trace.names, calls.name[rows], ALLOCATION)
     return np.asarray(rows[launches | named], dtype=np.int64)
 
 
@@ -59,7 +63,7 @@ def host_side(
     calls = trace.calls
     start = calls.start_ns[rows] - low
     end = np.maximum(calls.end_ns[rows] - low, start)
-    allocates = names_like(trace.names, calls.name[rows], MALLOC)
+    allocates = names_like(trace.names, calls.name[rows], ALLOCATION)
     before, since = _before(calls.thread[rows], start, end)
     waits = _waiting(trace, calls, rows, end - start, of_call=of_call, ends=ends, call_end=end)
     awaited, after, own = _awaited(start, end, waits | allocates, ends)
