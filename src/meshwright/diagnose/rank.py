@@ -211,6 +211,7 @@ class Rank:
     kernel_time_sum_us: float = 0.0
     kernel_class_sum_us: Mapping[str, float] = field(default_factory=dict)
     top_kernels: tuple[Kernel, ...] = ()
+    top_operators: tuple[Kernel, ...] = ()  # on the host by own time, where no device worked
     idle_cause: Mapping[str, Any] = field(default_factory=dict)
     cpu: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     collectives: tuple[Collective, ...] = ()

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.diagnose.host.pieces import innermost
 from meshwright.diagnose.rank import Kernel
 from meshwright.diagnose.split.classes import CLASSES, classed
 from meshwright.diagnose.split.intervals import total, union
+from meshwright.diagnose.split.operators import classed_operator
 from meshwright.diagnose.split.unions import percent
+from meshwright.diagnose.trace.columns import Host
 
 if TYPE_CHECKING:
     from meshwright.diagnose.split.work import Work
@@ -52,6 +55,29 @@ def top_kernels(trace: Trace, length: Longs, whole_ns: int) -> tuple[Kernel, ...
             pct_of_kernel_sum=percent(sums[n], whole_ns),
         )
         for n in most
+    )
+
+
+def top_operators(trace: Trace) -> tuple[Kernel, ...]:
+    """The operators on the host that take most time of their own, nested ones not counted."""
+    operators = trace.operators
+    pieces = innermost(operators, np.flatnonzero(operators.kind == Host.OPERATOR))
+    if len(pieces.row) == 0:
+        return ()
+    name = operators.name[pieces.row]
+    sums = np.bincount(name, pieces.end_ns - pieces.start_ns)
+    count = np.bincount(operators.name[np.unique(pieces.row)], minlength=len(sums))
+    most = np.argsort(-sums, kind="stable")[:TOP]
+    return tuple(
+        Kernel(
+            name=trace.names[n][:LONGEST_NAME],
+            kind=(classed_operator(trace.names[n]) or ("other", "other"))[1],
+            sum_us=int(sums[n]) / 1000,
+            count=int(count[n]),
+            pct_of_kernel_sum=percent(sums[n], sums.sum()),
+        )
+        for n in most
+        if sums[n] > 0
     )
 
 

@@ -25,7 +25,7 @@ from meshwright.diagnose.split.host import HostWork, host_of, host_record
 from meshwright.diagnose.split.idle import LATE, idle_cause
 from meshwright.diagnose.split.instances import instances_of
 from meshwright.diagnose.split.intervals import NOTHING, intersect, total
-from meshwright.diagnose.split.kernels import kernels_record
+from meshwright.diagnose.split.kernels import kernels_record, top_operators
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
 from meshwright.diagnose.split.steps import Steps, device_steps, host_steps, steps_of
@@ -53,7 +53,12 @@ def rank_of(trace: Trace) -> Rank:
     host = host_of(told)
     held = _described(trace) | _steps(trace, steps)
     if len(trace.device) == 0:
-        return Rank(**held, principal="no_gpu_events", cpu=host_record(host, work.busy))
+        return Rank(
+            **held,
+            principal="no_gpu_events",
+            cpu=host_record(host, work.busy),
+            top_operators=top_operators(trace),
+        )
     instances = instances_of(trace, work, steps)
     return Rank(**held, **_split(told, work, steps, host), instances=instances)
 
