@@ -31,6 +31,17 @@ def test_ranks_have_their_lanes_steps_and_bars():
     assert marks[0].startswith("CMP903 ")
 
 
+def test_evidence_is_marked_where_it_shows():
+    found = nouns.diagnosis(4, everything=False)
+    at_us = found.evidence.ranks[nouns.LATE].device_steps[0].start_us + 1200.0
+    (cause, *_) = found.causes
+    proofs = (replace(cause.evidence[0], start_us=at_us),)
+    drawn = events(replace(found, causes=(replace(cause, evidence=proofs),)))
+    (mark,) = [e for e in drawn if e["ph"] == "X" and e["name"].startswith("CMP903")]
+    assert (mark["pid"], mark["dur"]) == (nouns.LATE, 700.0)
+    assert abs(mark["ts"] - 1200.0) < 1
+
+
 def test_bars_of_a_lane_do_not_overlap():
     lanes = defaultdict(list)
     for event in events(nouns.diagnosis()):
@@ -52,13 +63,23 @@ def test_many_ranks_with_many_bars_stay_small():
     found = nouns.diagnosis(64, everything=False)
     crowded = nouns.bars(count=20_000, label="k" * 200)
     ranks = tuple(replace(rank, bars=crowded) for rank in found.evidence.ranks)
-    text = perfetto_json(replace(found, evidence=replace(found.evidence, ranks=ranks)))
+    whole = replace(found, evidence=replace(found.evidence, ranks=ranks), causes=())
+    text = perfetto_json(whole)
     record = json.loads(text)
     assert len(text) < MOST_BYTES
     drawn = sum(e["ph"] == "X" for e in record["traceEvents"])
     assert MOST_BARS / 2 < drawn < 1.1 * MOST_BARS
     assert record["otherData"]["left_out_bars"] == 64 * 20_000 - drawn + 64 * nouns.STEPS
     assert record["otherData"]["left_out_us"] > 0
+
+
+def test_thousands_of_ranks_with_many_steps_stay_small():
+    found = nouns.diagnosis(1000, everything=False)
+    many = found.evidence.ranks[0].device_steps * 25
+    ranks = tuple(replace(rank, device_steps=many) for rank in found.evidence.ranks)
+    assert len(perfetto_json(replace(found, evidence=replace(found.evidence, ranks=ranks)))) < (
+        MOST_BYTES
+    )
 
 
 def test_without_bars_there_is_still_a_trace():

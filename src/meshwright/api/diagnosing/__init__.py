@@ -17,6 +17,7 @@ from meshwright.base.words import shown
 from meshwright.diagnose.across.axes import group_axes, with_axes
 from meshwright.diagnose.across.join import across
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.logs.memory import read_snapshot
 from meshwright.diagnose.logs.nccl import read_nccl_log
 from meshwright.diagnose.path.replay import what_if
 from meshwright.diagnose.pipeline.read import read_pipeline
@@ -80,7 +81,6 @@ def _evidence(given: Given, read: Sequence[Answer], job: Job | None) -> tuple[Ev
     left = [_left(a.file, a.error) for a in read if a.rank is None]
     left += [one for rank in ranks for one in rank.left]
     read_metrics = verb("logs.metrics", "read_metrics")
-    read_snapshot = verb("logs.memory", "read_snapshot")
     pipeline = _tried(read_pipeline, given.pipelines, left) if given.pipelines else None
     metrics = [_tried(read_metrics, path, left) for path in given.metrics]
     memory = [_tried(read_snapshot, path, left) for path in given.snapshots]

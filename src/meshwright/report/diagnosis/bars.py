@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from meshwright.diagnose.diagnosis import Evidence
     from meshwright.diagnose.rank import Bars, Rank
 
-_MOST_STEPS = 100  # of a rank
+_MOST_STEPS = 6_000  # of all ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
     """Bars of one rank, times in nanoseconds since the first bar of all ranks, without overlaps.
 
-    `lane` and `label` are numbers into `lanes` and `labels`; rows are sorted by lane and start.
-    `left` bars were too short to be among them and stood for `left_ns`.
+    Its own clock showed `origin_ns` then. `lane` and `label` are numbers into `lanes` and `labels`;
+    rows are sorted by lane and start. `left` bars were too short to be among them and stood for
+    `left_ns`.
     """
 
     row: int  # of Evidence.ranks
+    origin_ns: int
     rank: int | None
     lanes: tuple[str, ...]
     labels: tuple[str, ...]
@@ -60,9 +62,16 @@ def strips(
     origin = min(int(bars.start_ns.min()) - shift for (_, _, bars), shift in pairs)
     begin, end = _window(drawn[0][1], origin + shifts[0], steps)
     window = (0, end - begin) if end else None
-    each = max(1, most // len(drawn))
     return [
-        _strip(row, rank, bars, origin_ns=origin + begin + shift, most=each, window_ns=window)
+        _strip(
+            row,
+            rank,
+            bars,
+            origin_ns=origin + begin + shift,
+            most=max(1, most // len(drawn)),
+            most_steps=max(1, _MOST_STEPS // len(drawn)),
+            window_ns=window,
+        )
         for (row, rank, bars), shift in pairs
     ]
 
@@ -92,6 +101,7 @@ def _strip(
     *,
     origin_ns: int,
     most: int,
+    most_steps: int,
     window_ns: tuple[int, int] | None,
 ) -> Strip:
     start, end = bars.start_ns - origin_ns, bars.end_ns - origin_ns
@@ -106,6 +116,7 @@ def _strip(
     shown = [s for s in _steps(rank, origin_ns) if window_ns is None or _in(s, window_ns)]
     return Strip(
         row=row,
+        origin_ns=origin_ns,
         rank=rank.rank,
         lanes=bars.lanes,
         labels=bars.labels,
@@ -113,7 +124,7 @@ def _strip(
         label=bars.label[order],
         start_ns=first,
         end_ns=last,
-        steps=tuple(shown[:_MOST_STEPS]),
+        steps=tuple(shown[:most_steps]),
         left=len(seen) - len(order),
         left_ns=int(length.sum() - (end[order] - start[order]).sum()),
     )

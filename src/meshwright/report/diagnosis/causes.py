@@ -57,7 +57,7 @@ def proof_words(proof: Proof) -> str:
         where.append(f"{names}, {more} more" if more > 0 else names)
     if proof.start_us is not None:
         long = "" if proof.dur_us is None else f" for {figures.duration(proof.dur_us)}"
-        where.append(f"at {proof.start_us:,.1f} us{long}")
+        where.append(f"ts {proof.start_us:.3f}".rstrip("0").rstrip(".") + long)
     if proof.ranks:
         where.append(figures.ranks(proof.ranks))
     return harmless(proof.text) + (f" [{'; '.join(where)}]" if where else "")

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from meshwright.diagnose.across.join import numbers_of
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.bars import strips
 from meshwright.report.diagnosis.causes import cost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.pipeline.noun import Pipeline
@@ -26,7 +27,8 @@ _STEPS = 0  # thread of the steps; lanes follow
 def perfetto_json(found: Diagnosis) -> str:
     """The trace as JSON of Chrome's trace events, smaller than 5 MB for any number of ranks."""
     drawn = strips(found.evidence, most=MOST_BARS)
-    events = [event for strip in drawn for event in _rank(strip)]
+    marks = _marks(found)
+    events = [event for strip in drawn for event in _rank(strip, marks.get(strip.row, []))]
     if found.evidence.pipeline is not None:
         events += _pipeline(found.evidence.pipeline)
     events += _causes(found)
@@ -41,10 +43,32 @@ def perfetto_json(found: Diagnosis) -> str:
     return msgspec.json.encode(record).decode() + "\n"
 
 
-def _rank(strip: Strip) -> Iterator[dict[str, Any]]:
+def _marks(found: Diagnosis) -> dict[int, list[tuple[str, float, float]]]:
+    """Where the evidence of causes shows, by row of a rank: name, start and length.
+
+    Microseconds on the rank's own clock.
+    """
+    ranks = found.evidence.ranks
+    rows = dict(zip(numbers_of(ranks), range(len(ranks)), strict=True))
+    marks: dict[int, list[tuple[str, float, float]]] = {}
+    for cause in found.causes:
+        for proof in cause.evidence:
+            row = rows.get(proof.ranks[0]) if proof.ranks else None
+            if row is None or proof.start_us is None:
+                continue
+            start_us = proof.start_us + ranks[row].meta.base_ns / 1000
+            name = f"{cause.code} {cause.title}"
+            marks.setdefault(row, []).append((name, start_us, proof.dur_us or 1.0))
+    return marks
+
+
+def _rank(strip: Strip, marks: Sequence[tuple[str, float, float]]) -> Iterator[dict[str, Any]]:
     process = strip.row
     title = f"rank {strip.rank}" if strip.rank is not None else f"trace {strip.row}"
-    yield from _named(process, title, ("steps", *strip.lanes))
+    yield from _named(process, title, ("steps", *strip.lanes, *(("causes",) if marks else ())))
+    for name, start_us, us in marks:
+        start_ns = 1000 * start_us - strip.origin_ns
+        yield _bar(process, len(strip.lanes) + 1, name, start_ns, 1000 * us)
     for name, start, length in strip.steps:
         yield _bar(process, _STEPS, name, start, length)
     lengths = strip.end_ns - strip.start_ns
@@ -59,7 +83,6 @@ def _named(process: int, title: str, threads: tuple[str, ...]) -> Iterator[dict[
     yield _meta("process_sort_index", process, {"sort_index": process})
     for number, name in enumerate(threads):
         yield _meta("thread_name", process, {"name": name}) | {"tid": number}
-        yield _meta("thread_sort_index", process, {"sort_index": number}) | {"tid": number}
 
 
 def _meta(name: str, process: int, arguments: dict[str, Any]) -> dict[str, Any]:

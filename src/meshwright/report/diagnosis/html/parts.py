@@ -48,9 +48,11 @@ def _second(found: Diagnosis) -> str:
 
 
 def _tile(name: str, value: str, below: str = "") -> Html:
-    return element(
-        "div", element("span", name), element("b", value), element("small", below), class_="tile"
-    )
+    shown = element("b", value, class_="long" if len(value) > _LONG else "short")
+    return element("div", element("span", name), shown, element("small", below), class_="tile")
+
+
+_LONG = 22  # characters of a figure that is words
 
 
 def split(found: Diagnosis) -> Html:

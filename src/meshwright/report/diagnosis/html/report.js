@@ -364,8 +364,16 @@
     return [known[lane] || HUES[n % HUES.length], lane === "memory" ? "copies" : lane];
   }
 
+  function operationColor(kind, n) {
+    const words = [[/^(forward|fwd)(-compute)?$/, "compute"], [/^(backward|bwd|b)(-compute)?$/, "memory"],
+      [/weight|^w$/, "hidden"], [/send|recv|reduce|gather/, "communication"], [/optimizer/, "copies"], [/^gc$/, "bad"]];
+    const found = words.find(([pattern]) => pattern.test(kind));
+    if (!found) return [HUES[n % HUES.length], kind];
+    return [found[1], found[1] === "communication" ? "communication" : kind.replace(/-.*/, "")];
+  }
+
   ranks();
-  timeline("pipeline", data.pipeline, (lane, n) => [HUES[n % HUES.length], lane]);
+  timeline("pipeline", data.pipeline, operationColor);
   timeline("timeline", data.timeline, laneColor);
   redraws.forEach((draw) => draw());
   let wait = 0;
