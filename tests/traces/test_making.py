@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from making import Spec, make_run, simulate, write_run
+from making.made import FOLDER, MADE
 from making.spec import ERAS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,3 +179,14 @@ def test_clocks_of_hosts_are_apart(tmp_path):
     at = [next(e["ts"] for e in each if e["ph"] == "X") for each in (second, straight, first)]
     assert at[0] - at[1] == pytest.approx(2500.0)
     assert at[1] == at[2]
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_kept_traces_are_what_is_made(name):
+    files = sorted((FOLDER / name).glob("*"), key=lambda f: (len(f.name), f.name))
+    made = make_run(MADE[name])
+    assert [gzip.decompress(f.read_bytes()) for f in files] == [gzip.decompress(m) for m in made]
+
+
+def test_kept_traces_are_small():
+    assert sum(f.stat().st_size for f in FOLDER.rglob("*.gz")) < 1_500_000

@@ -88,7 +88,11 @@ def backward(m: Machine, micro_batch: int) -> Running:
     """The same layer in reverse: two products for each."""
     tokens, _, hidden, _ = sizes(m.spec)
     if m.spec.recompute:
-        with m.op("CheckpointFunctionBackward", **{"Fwd thread id": 1, "Sequence number": 77}):
+        node = {"Fwd thread id": 1, "Sequence number": 77}
+        with (
+            m.op("autograd::engine::evaluate_function: CheckpointFunctionBackward", **node),
+            m.op("CheckpointFunctionBackward", **node),
+        ):
             yield from forward(m, micro_batch)
     yield from _gather(m)
     yield from _mixture(m, backward=True) if m.spec.experts else _mlp_back(m)

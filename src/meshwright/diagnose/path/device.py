@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.path.graph import DeviceSide
-from meshwright.diagnose.split.classes import CLASSES, COMM, class_of
+from meshwright.diagnose.split.classes import COMMUNICATION as COMMUNICATES
+from meshwright.diagnose.split.classes import TRITON
 from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE, MEMORY, joined, names_like
 from meshwright.diagnose.trace.columns import Device
 
@@ -22,14 +23,19 @@ LATENCY_NS = 5_000  # of a launch, where the window shows none on an idle stream
 CLOSE_NS, CLOSE_MOST_NS, CLOSE_PART = 10_000, 100_000, 20
 
 
+def is_communication(name: str) -> bool:
+    """Whether a kernel of this name moves or awaits other ranks' data, as `class_of` has it."""
+    return COMMUNICATES.search(name) is not None and not TRITON.search(name)
+
+
 def kinds_of(trace: Trace, rows: Longs) -> Bytes:
     """COMPUTE, COMMUNICATION or MEMORY of events."""
     device = trace.device
     names = device.name[rows]
     by_name = np.zeros(max(len(trace.names), 1), dtype=np.int8)
     for name in np.unique(names):
-        by_name[name] = CLASSES.index(class_of(trace.names[name])) == COMM
-    kind = np.where(by_name[names], COMMUNICATION, COMPUTE).astype(np.int8)
+        by_name[name] = is_communication(trace.names[name])
+    kind = np.where(by_name[names] > 0, COMMUNICATION, COMPUTE).astype(np.int8)
     kind[device.message[rows] >= 0] = COMMUNICATION
     kind[device.kind[rows] != Device.KERNEL] = MEMORY
     return np.asarray(kind, dtype=np.int8)

@@ -27,13 +27,7 @@ def longest_of(
         if merged and _alike(graph, trace, merged[-1], piece):
             last = merged.pop()
             longer = max(last, piece, key=lambda p: p.end_ns - p.start_ns)
-            piece = Piece(
-                kind=piece.kind,
-                of=longer.of,
-                row=longer.row,
-                start_ns=last.start_ns,
-                end_ns=piece.end_ns,
-            )
+            piece = Piece(piece.kind, longer.of, longer.row, last.start_ns, piece.end_ns)
         merged.append(piece)
     chosen = sorted(merged, key=lambda p: p.start_ns - p.end_ns)[:MOST]
     return tuple(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.rank import Rank
     from meshwright.diagnose.trace.columns import Group, Longs
 
-MOST_ROWS = 120_000  # collectives of all ranks that are replayed
+MOST_ROWS = 40_000  # collectives of all ranks that are replayed
 TRUSTED = 0.02  # by which the replay of nothing changed may differ from what was measured
 MOST_STRAGGLERS = 3
 LOADER = ("idle_dataloader",)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from meshwright.base.noun import dataclass
 from meshwright.diagnose.path import noun
 from meshwright.diagnose.path.graph import measured
 from meshwright.diagnose.split.work import COMMUNICATION, MEMORY
@@ -15,11 +14,10 @@ if TYPE_CHECKING:
     from meshwright.diagnose.path.graph import Graph
     from meshwright.diagnose.trace.columns import Longs
 
-GAP, CALL, EVENT, NOTHING = range(4)  # what a piece of the path is a row of
+GAP, CALL, EVENT = range(3)  # what a piece of the path is a row of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch of the path in nanoseconds since the window began; `row` of `of` names it."""
 
     kind: str
@@ -30,55 +28,62 @@ class Piece:
 
 
 class _Walk:
-    """Walks a graph; what it passes is in `pieces`, from the last to the first."""
+    """Walks a graph; what it passes is in `pieces`, from the last to the first.
+
+    Columns are lists: single entries of them are read much faster than of arrays.
+    """
 
     def __init__(self, graph: Graph, least_ns: Longs) -> None:
-        self.graph, self.times = graph, measured(graph)
-        self.calls = 2 * len(graph.host)
-        self.least_ns = least_ns
+        host, device = graph.host, graph.device
+        self.graph = graph
+        self.times: list[int] = measured(graph).tolist()
+        self.events = 1 + 2 * len(host)  # the first node of the device
         self.pieces: list[Piece] = []
+        self.launches, self.allocates = host.launches.tolist(), host.allocates.tolist()
+        self.before: list[int] = host.before.tolist()
+        self.loading: list[int] = host.loading_ns.tolist()
+        self.own: list[int] = host.own_ns.tolist()
+        self.awaited: list[int] = host.awaited.tolist()
+        self.after = host.after_ns.tolist()
+        self.kind, self.least = device.kind.tolist(), least_ns.tolist()
+        self.start, self.latency = device.start_ns.tolist(), device.latency_ns.tolist()
+        sources = (device.queued, device.waits, device.joins)
+        self.sources: list[tuple[int, ...]] = list(zip(*(s.tolist() for s in sources), strict=True))
+        self.launch: list[int] = device.launch.tolist()
 
     def add(self, kind: str, of: int, row: int, start: int, end: int) -> None:
         if end > start:
-            self.pieces.append(Piece(kind=kind, of=of, row=row, start_ns=start, end_ns=end))
+            self.pieces.append(Piece(kind, of, row, start, end))
 
     def from_the_end(self) -> None:
-        graph, times = self.graph, self.times
-        device = graph.device
+        graph, device = self.graph, self.graph.device
         at = graph.window_ns
         last = int(np.argmax(device.end_ns)) if len(device) else -1
         if last >= 0 and int(device.end_ns[last]) >= at:
-            node = 1 + self.calls + last
+            node = self.events + last
         else:
             node = graph.closing
-            self.gap(int(times[node]), at, graph.tail_loading_ns, row=-1)
+            self.gap(self.times[node], at, graph.tail_loading_ns, row=-1)
         while node:
-            node = self.event(node) if node > self.calls else self.call(node)
+            node = self.event(node) if node >= self.events else self.call(node)
 
     def event(self, node: int) -> int:
         """Passes an event of the device; the node that it waited for."""
-        device, times = self.graph.device, self.times
-        row = node - 1 - self.calls
-        start, end = int(device.start_ns[row]), int(device.end_ns[row])
-        self.work(row, start, end)
-        latency = int(device.latency_ns[row])
-        choices = [
-            (int(times[int(n)]), int(n))
-            for n in (device.queued[row], device.waits[row], device.joins[row])
-        ]
-        launch = int(device.launch[row])
-        at, source = max(choices)
-        launched = int(times[launch]) + latency if launch else -1
-        if launched <= at:
-            self.add(noun.DEPENDENCY, EVENT, row, at, start)
-            return source
-        self.add(noun.LATENCY, EVENT, row, int(times[launch]), start)
-        return launch
+        row = node - self.events
+        start = self.start[row]
+        self.work(row, start, self.times[node])
+        at, source = max((self.times[n], n) for n in self.sources[row])
+        launch = self.launch[row]
+        if launch and self.times[launch] + self.latency[row] > at:
+            self.add(noun.LATENCY, EVENT, row, self.times[launch], start)
+            return launch
+        self.add(noun.DEPENDENCY, EVENT, row, at, start)
+        return source
 
     def work(self, row: int, start: int, end: int) -> None:
-        kind = int(self.graph.device.kind[row])
+        kind = self.kind[row]
         if kind == COMMUNICATION:
-            least = min(int(self.least_ns[row]), end - start)
+            least = min(self.least[row], end - start)
             self.add(noun.COMMUNICATION, EVENT, row, end - least, end)
             self.add(noun.COMMUNICATION_WAIT, EVENT, row, start, end - least)
         else:
@@ -86,23 +91,18 @@ class _Walk:
 
     def call(self, node: int) -> int:
         """Passes a call, or what the host did before it; the node that it waited for."""
-        host, times = self.graph.host, self.times
         row, is_end = divmod(node - 1, 2)
-        start, end = int(host.start_ns[row]), int(host.end_ns[row])
         if not is_end:
-            before = int(host.before[row])
-            self.gap(int(times[before]), start, int(host.loading_ns[row]), row=row)
+            before = self.before[row]
+            self.gap(self.times[before], self.times[node], self.loading[row], row=row)
             return before
-        awaited = int(host.awaited[row])
-        if awaited and int(times[awaited]) + int(host.after_ns[row]) >= start + int(
-            host.own_ns[row]
-        ):
-            self.add(noun.SYNCHRONIZATION, CALL, row, int(times[awaited]), end)
+        start, end = self.times[node - 1], self.times[node]
+        awaited = self.awaited[row]
+        if awaited and self.times[awaited] + self.after[row] >= start + self.own[row]:
+            self.add(noun.SYNCHRONIZATION, CALL, row, self.times[awaited], end)
             return awaited
-        kind = noun.ALLOCATION if host.allocates[row] else noun.LAUNCH
-        self.add(
-            kind if host.launches[row] or host.allocates[row] else noun.HOST, CALL, row, start, end
-        )
+        kind = noun.LAUNCH if self.launches[row] else noun.HOST
+        self.add(noun.ALLOCATION if self.allocates[row] else kind, CALL, row, start, end)
         return node - 1
 
     def gap(self, start: int, end: int, loading: int, *, row: int) -> None:
