@@ -33,9 +33,12 @@ class Made:
     transfer_us: float = 400.0
     gather_us: float = 3e3
     scatter_us: float = 5e3
+    overlapped: bool = False  # reductions and gathers by chunk, under the computes
     no_ops: bool = True  # messages of the model's ends are recorded, as profilers do
     events: list[dict[str, Any]] = field(default_factory=list)
     step_us: list[float] = field(default_factory=list)
+    last: dict[tuple[int, int, int], float] = field(default_factory=dict)
+    gathered: list[float] = field(default_factory=list)
 
     def run(self) -> Made:
         """Fills `events`, and `step_us` with the length of every step."""
@@ -82,12 +85,36 @@ class Made:
         )
 
     def _step(self, step: int, origin: float) -> float:
-        gathered = origin + self.gather_us
+        chunks = self.vpp if self.overlapped else 1
+        gathered = [origin + self.gather_us * (n + 1) for n in range(chunks)]
         for dp in range(self.dp):
             for stage in range(self.pp):
-                self._event("params-all-gather", (dp, stage, 3), origin, gathered, step=step)
-        ends = [self._stage_ends(step, dp, gathered) for dp in range(self.dp)]
-        return self._tail(step, ends)
+                for n, end in enumerate(gathered):
+                    place, start = (dp, stage, 3), end - self.gather_us
+                    kind = "params-all-gather"
+                    self._event(kind, place, start, end, step=step, model_chunk=n, seq_id=n)
+        self.gathered = gathered
+        ends = [self._stage_ends(step, dp, gathered[0]) for dp in range(self.dp)]
+        return self._overlapped_tail(step, ends) if self.overlapped else self._tail(step, ends)
+
+    def _overlapped_tail(self, step: int, ends: list[list[float]]) -> float:
+        """Each chunk's reduction after its last backward, one after another; then the rest."""
+        separate = []
+        for stage in range(self.pp):
+            reduced = 0.0
+            for chunk in sorted(range(self.vpp), key=lambda c: self.last[0, stage, c]):
+                began = [max(self.last[dp, stage, chunk], reduced) for dp in range(self.dp)]
+                reduced = max(began) + self.scatter_us / self.vpp
+                for dp, start in enumerate(began):
+                    kind, place = "grads-reduce-scatter", (dp, stage, 3)
+                    self._event(kind, place, start, reduced, step=step, model_chunk=chunk)
+            joint = max(reduced, *(ends[dp][stage] for dp in range(self.dp))) + 400.0
+            for dp in range(self.dp):
+                end, place = ends[dp][stage], (dp, stage, 3)
+                self._event("gc", (dp, stage, 0), end, end, step=step)
+                self._event("separate-grads-all-reduce", place, max(end, reduced), joint, step=step)
+            separate.append(joint)
+        return self._finish(step, separate)
 
     def _tail(self, step: int, ends: list[list[float]]) -> float:
         """Embedding, reduction, clipping, optimizer, with the waits that they record."""
@@ -107,6 +134,9 @@ class Made:
             for dp, start in enumerate(began):
                 end = scattered[stage]
                 self._event("grads-reduce-scatter", (dp, stage, 3), start, end, step=step)
+        return self._finish(step, scattered)
+
+    def _finish(self, step: int, scattered: list[float]) -> float:
         clipped = max(scattered) + 300.0
         for dp in range(self.dp):
             for stage in range(self.pp):
@@ -141,6 +171,8 @@ class Made:
         if not first and source not in sent:
             return False
         start = clock[stage]
+        if self.overlapped and direction == "forward":
+            clock[stage] = start = max(start, self.gathered[op.chunk])
         if not first:
             start = max(clock[stage], sent[source]) + self.transfer_us
             self._message(step, dp, direction, place - way, sent[source], clock[stage], start)
@@ -150,6 +182,7 @@ class Made:
         args = {"step": step, "model_chunk": op.chunk, "mb_id": op.microbatch}
         self._event(f"{direction}-compute", (dp, stage, 0), start, end, **args)
         sent[direction, place, op.microbatch] = clock[stage] = end
+        self.last[dp, stage, op.chunk] = end
         if self.no_ops and self.vpp > 1 and place == (last if way > 0 else 0):
             self._event(f"{direction}-send", (dp, stage, 1), end, end, step=step)
         return True

@@ -61,6 +61,16 @@ def test_the_replay_takes_what_the_step_took(
     assert not pipeline.left
 
 
+@pytest.mark.parametrize(("pp", "vpp", "m", "dp"), SHAPES)
+def test_overlapped_reductions_replay_too(
+    tmp_path: Path, pp: int, vpp: int, m: int, dp: int
+) -> None:
+    made = Made(pp=pp, vpp=vpp, m=m, dp=dp, work_us=uneven_lengths, overlapped=True)
+    made.scatter_us = 2e4
+    pipeline = read(made, tmp_path)
+    assert pipeline.replay_us == pytest.approx(median(made.step_us), rel=0.01)
+
+
 @pytest.mark.parametrize("vpp", [1, 2])
 @pytest.mark.parametrize("no_ops", [True, False])
 def test_a_slow_worker_is_found_and_its_cure_predicted(

@@ -64,6 +64,9 @@ class Pipeline:
     mw: Mapping[str, float] = field(default_factory=dict)
     what_if_us: Mapping[str, float] = field(default_factory=dict)
     replay_us: float | None = None
+    bubble_us: Mapping[str, float] = field(
+        default_factory=dict
+    )  # the step as "compute", "ideal_bubble", "imbalance", "waits"
     slowest_workers: tuple[tuple[int, int], ...] = ()
     chart: tuple[tuple[str, str, int, float, float], ...] = ()
     chart_step: int | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.diagnose.pipeline.ideal import ideal_bubble
+from meshwright.diagnose.pipeline.ideal import bubble_parts_us, ideal_bubble
 from meshwright.diagnose.pipeline.iterations import (
     HINT,
     Iteration,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 WARM_UP = 2  # iterations that are left out where at least as many remain
 SAMPLE = 1 << 16
+GAPS = 0.03  # share of a step between operations from which it is told
 
 
 def read_pipeline(paths: Sequence[str | Path]) -> Pipeline:
@@ -264,6 +265,30 @@ def _chart(operations: Operations, step: int) -> tuple[tuple[str, str, int, floa
 
 
 def _judged(pipeline: Pipeline) -> Pipeline:
-    ideal = 100.0 * ideal_bubble(pipeline.p, pipeline.m, pipeline.v)
-    pipeline = dataclasses.replace(pipeline, ideal_bubble_pct=ideal)
+    """With its bubble taken apart, and the verdict."""
+    p, m, v = pipeline.p, pipeline.m, pipeline.v
+    replicas: dict[int, list[float]] = {}
+    for worker in pipeline.workers:
+        replicas.setdefault(worker.dp, []).append(worker.compute_us)
+    step_us = pipeline.step_span_us_median
+    pipeline = dataclasses.replace(
+        pipeline,
+        ideal_bubble_pct=100.0 * ideal_bubble(p, m, v),
+        bubble_us=bubble_parts_us(step_us, list(replicas.values()), m=m, v=v),
+        left=(*pipeline.left, *_unexplained(pipeline)),
+    )
     return dataclasses.replace(pipeline, principal=principal_of(pipeline))
+
+
+def _unexplained(pipeline: Pipeline) -> tuple[Left, ...]:
+    """Time of the steps in which nothing that was recorded keeps the others waiting."""
+    if pipeline.replay_us is None:
+        return ()
+    gap_us = pipeline.step_span_us_median - pipeline.replay_us
+    if abs(gap_us) <= GAPS * pipeline.step_span_us_median:
+        return ()
+    reason = (
+        "no operation of the trace accounts for it" if gap_us > 0 else "the replay takes longer"
+    )
+    what, count = "time between operations", pipeline.steps
+    return (Left(what=what, count=count, time_us=abs(gap_us) * count, reason=reason),)
