@@ -22,7 +22,7 @@ COMMUNICATION = re.compile(
 WAITING = re.compile(r"notify|barrier|wait_kernel|spin", re.IGNORECASE)  # control, not transfer
 TRITON = re.compile(r"^triton_")
 
-# (class, finer kind, pattern). Classes are the keys of `Rank.kernel_class_sum_us`.
+# (class, finer kind, pattern of a name in small letters). Classes are the keys of `Rank.kernel_class_sum_us`.
 _PATTERNS = (
     ("memory", "memory", r"^memcpy|^memset|^copybuffer"),
     ("gemm", "gemm", r"^triton_tem_\w*?(mm|addmm|bmm)\b|^triton_tem_fused_(add)?mm"),
@@ -99,7 +99,8 @@ _PATTERNS = (
         r"|^(add|mul|sub|real_?div|exp|pow|neg|sqrt|rsqrt|select|equal)s?(v\d|n|d)?$",
     ),
 )
-_COMPILED = tuple((c, k, re.compile(pattern, re.IGNORECASE)) for c, k, pattern in _PATTERNS)
+_COMPILED = tuple((c, k, re.compile(pattern)) for c, k, pattern in _PATTERNS)
+TELLING = 1000  # characters of a name; what templates add after that tells nothing more
 CLASSES = tuple(dict.fromkeys(("other", "comm", *(c for c, _, _ in _PATTERNS))))
 KINDS = tuple(dict.fromkeys(("other", "comm", *(k for _, k, _ in _PATTERNS))))
 COMM = CLASSES.index("comm")
@@ -119,9 +120,10 @@ def classed(name: str) -> tuple[str, str]:
     operator = classed_operator(name)
     if operator is not None:
         return operator
-    if COMMUNICATION.search(name) and not TRITON.search(name):
+    small = name[:TELLING].lower()
+    if COMMUNICATION.search(small) and not TRITON.search(small):
         return "comm", "comm"
     for kind, finer, pattern in _COMPILED:
-        if pattern.search(name):
+        if pattern.search(small):
             return kind, finer
     return "other", "other"

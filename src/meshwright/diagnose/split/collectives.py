@@ -9,11 +9,11 @@ import numpy as np
 
 from meshwright.diagnose.rank import Collective
 from meshwright.diagnose.split.intervals import subtract, total, union
-from meshwright.diagnose.split.work import COMMUNICATION, joined
+from meshwright.diagnose.split.work import COMMUNICATION
 
 if TYPE_CHECKING:
     from meshwright.diagnose.split.work import Work
-    from meshwright.diagnose.trace.columns import Ints, Longs, Message, Trace
+    from meshwright.diagnose.trace.columns import Longs, Message, Trace
 
 ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
     "byte": 1,
@@ -49,27 +49,12 @@ ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
 }
 
 
-def messages_of(trace: Trace) -> Ints:
-    """The message of each device event; of kernels without, that of the operator they stem from.
-
-    Kineto copies a collective's arguments onto its kernel only in part of the versions; the
-    operator (record_param_comms) has the same external id.
-    """
-    device, operators = trace.device, trace.operators
-    row = np.flatnonzero((operators.message >= 0) & (operators.external >= 0))
-    of_operator = joined(
-        operators.external[row], operators.message[row].astype(np.int64), device.external
-    )
-    wanted = (device.message < 0) & (device.external >= 0)
-    return np.where(wanted, of_operator, device.message).astype(np.int32)
-
-
 def collectives_of(trace: Trace, work: Work) -> tuple[Collective, ...]:
     """Collectives of a rank, alike ones together, those that take most time first."""
     rows = np.flatnonzero(work.kind == COMMUNICATION)
     if len(rows) == 0:
         return ()
-    message, name = messages_of(trace)[rows], trace.device.name[rows]
+    message, name = trace.device.message[rows], trace.device.name[rows]
     start, end = trace.device.start_ns[rows], trace.device.end_ns[rows]
     alike = np.where(message >= 0, message.astype(np.int64), -1 - name.astype(np.int64))
     kinds, first, of = np.unique(alike, return_index=True, return_inverse=True)

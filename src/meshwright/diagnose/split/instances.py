@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.rank import Instances
-from meshwright.diagnose.split.collectives import messages_of
 from meshwright.diagnose.split.intervals import union, within
-from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE, joined
+from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE
 
 if TYPE_CHECKING:
     from meshwright.diagnose.split.steps import Steps
     from meshwright.diagnose.split.work import Work
-    from meshwright.diagnose.trace.columns import Longs, Message, Trace
+    from meshwright.diagnose.trace.columns import Message, Trace
 
 
 def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
@@ -24,7 +23,7 @@ def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
     """
     device = trace.device
     rows = np.flatnonzero(work.kind == COMMUNICATION)
-    message, name = messages_of(trace)[rows].astype(np.int64), device.name[rows].astype(np.int64)
+    message, name = device.message[rows].astype(np.int64), device.name[rows].astype(np.int64)
     alike = (message + 1) * max(len(trace.names), 1) + name
     _, first, signature = np.unique(alike, return_index=True, return_inverse=True)
     kernels = tuple(trace.names[n] for n in name[first])
@@ -41,19 +40,10 @@ def instances_of(trace: Trace, work: Work, steps: Steps) -> Instances:
         start_ns=start + epoch,
         end_ns=end + epoch,
         exposed_ns=(end - start) - within(compute, start, end),
-        seq=_sequence(trace, rows),
+        seq=device.seq[rows],
         stream=device.stream[rows],
         step=steps.of_event[rows].astype(np.int32),
     )
-
-
-def _sequence(trace: Trace, rows: Longs) -> Longs:
-    """The number of each collective in its group: the kernel's, else that of its operator."""
-    device, operators = trace.device, trace.operators
-    known = np.flatnonzero((operators.seq >= 0) & (operators.external >= 0))
-    told = joined(operators.external[known], operators.seq[known], device.external[rows])
-    own = device.seq[rows]
-    return np.where((own < 0) & (device.external[rows] >= 0), told, own)
 
 
 def _signature(kernel: str, message: Message | None) -> str:

@@ -89,8 +89,12 @@ def _described(trace: Trace) -> dict[str, Any]:
 def _streams(trace: Trace) -> dict[str, int]:
     """Device events on each "device/stream", the most first."""
     device = trace.device
-    lanes = (device.device.astype(np.int64) << 32) + device.stream
-    return {f"{lane >> 32}/{lane - (lane >> 32 << 32)}": n for lane, n in _most(lanes)}
+    lanes = (device.device.astype(np.int64) << 32) + device.stream + STREAMS
+    told = _most(lanes)
+    return {f"{lane >> 32}/{(lane & (2**32 - 1)) - STREAMS}": count for lane, count in told}
+
+
+STREAMS = 2**31  # added to a stream's number, which may be -1
 
 
 def _most(column: Longs | Ints) -> list[tuple[int, int]]:

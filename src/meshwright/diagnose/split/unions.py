@@ -68,7 +68,7 @@ def _unions(
 
 def percent(part: float, whole: float) -> float:
     """A part in percent of a whole; 0 of nothing."""
-    return 100 * part / whole if whole else 0.0
+    return float(100 * part / whole) if whole else 0.0
 
 
 def one_window(start: int, end: int) -> tuple[Longs, Longs]:

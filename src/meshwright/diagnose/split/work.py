@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.split.classes import CLASSES, COMM, KINDS, classed
+from meshwright.diagnose.split.classes import CLASSES, COMM, KINDS, TELLING, classed
 from meshwright.diagnose.split.intervals import Spans, intersect, merged, union, within
 from meshwright.diagnose.trace.columns import Device
 
@@ -133,7 +133,7 @@ def names_like(
     """Which rows of a column of names match a pattern; each distinct name is asked once."""
     told = np.zeros(max(len(names), 1), dtype=np.bool_)
     for name in numbers_in(used, len(names)):
-        told[name] = pattern.search(names[name]) is not None
+        told[name] = pattern.search(names[name][:TELLING]) is not None
     return told[used]
 
 

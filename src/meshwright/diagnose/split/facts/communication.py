@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.split.classes import WAITING
-from meshwright.diagnose.split.collectives import message_bytes, messages_of
+from meshwright.diagnose.split.collectives import message_bytes
 from meshwright.diagnose.split.facts.kernels import alike, slower
 from meshwright.diagnose.split.intervals import clip, subtract, total, within
 from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE
@@ -52,7 +52,7 @@ def _slowed(view: View) -> dict[str, float]:
 
 def _small(view: View, mine: Bools) -> dict[str, float]:
     """Collectives of less than a MiB, where the trace tells sizes."""
-    message = messages_of(view.trace)[mine]
+    message = view.trace.device.message[mine]
     sizes = [message_bytes(m) for m in view.trace.messages]
     told = np.array([-1 if size is None else size for size in (*sizes, None)])[message]
     if (told < 0).all():
@@ -79,7 +79,7 @@ def _kinds(view: View, mine: Bools) -> dict[str, float]:
 def _gathers(view: View) -> Bools:
     """Which device events have the message of a gather: on ROCm all kernels have one name."""
     told = [bool(GATHERING.search(m.collective)) for m in view.trace.messages]
-    return np.array([*told, False], dtype=np.bool_)[messages_of(view.trace)]
+    return np.array([*told, False], dtype=np.bool_)[view.trace.device.message]
 
 
 def _exposed_us(view: View, events: Bools) -> float:
