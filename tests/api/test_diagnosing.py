@@ -100,7 +100,7 @@ def test_pickles_are_refused_with_the_way_to_convert_them(tmp_path):
     path.write_bytes(b"\x80\x04\x95\x10\0\0\0\0\0\0\0}\x94.")
     with pytest.raises(InvalidInput) as caught:
         meshwright.diagnose(memory_snapshots=[path])
-    assert "may run code" in caught.value.findings[0].message
+    assert "runs code" in caught.value.findings[0].message
     assert "json.dump" in caught.value.findings[0].hint
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.diagnosing.answer import answered
-from meshwright.api.diagnosing.given import sorted_files
+from meshwright.api.diagnosing.given import HINT, sorted_files
 from meshwright.api.diagnosing.guards import guards_of
 from meshwright.api.diagnosing.later import verb
 from meshwright.api.diagnosing.own import own_job
@@ -24,7 +24,7 @@ from meshwright.diagnose.pipeline.read import read_pipeline
 from meshwright.diagnose.trace.columns import Left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from meshwright.api.diagnosing.given import Given
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.rank import Rank
     from meshwright.plan.job import Job
+
+read_metrics = verb("logs.metrics", "read_metrics")
 
 
 def diagnose(
@@ -55,11 +57,12 @@ def diagnose(
     known = None if job is None else _job(job)
     given = sorted_files(paths, nccl_logs=nccl_logs, snapshots=memory_snapshots)
     read = answers(given.kineto, workers=workers, progress=progress)
-    evidence, left = _evidence(given, read, known)
+    failed = [_failure(one) for one in read if one.rank is None]
+    evidence = _evidence(given, [one.rank for one in read if one.rank is not None], known, failed)
     if _is_empty(evidence):
-        raise InvalidInput(_findings(read, left))
-    guards = tuple(guards_of(evidence.ranks))
-    return answered(evidence, guards=guards, left=(*given.left, *left))
+        raise InvalidInput([*failed, *map(_seen, given.left)])
+    left = (*given.left, *map(_left, failed), *_left_of(evidence))
+    return answered(evidence, guards=tuple(guards_of(evidence.ranks)), left=merged(left))
 
 
 def _check_workers(workers: object) -> None:
@@ -75,20 +78,18 @@ def _job(job: Job | str | Path) -> Job:
     return read_job(job)
 
 
-def _evidence(given: Given, read: Sequence[Answer], job: Job | None) -> tuple[Evidence, list[Left]]:
-    """Everything that is known, ranks in order, and what was left out of it."""
-    ranks = sorted((a.rank for a in read if a.rank is not None), key=_place)
-    left = [_left(a.file, a.error) for a in read if a.rank is None]
-    left += [one for rank in ranks for one in rank.left]
-    read_metrics = verb("logs.metrics", "read_metrics")
-    pipeline = _tried(read_pipeline, given.pipelines, left) if given.pipelines else None
-    metrics = [_tried(read_metrics, path, left) for path in given.metrics]
-    memory = [_tried(read_snapshot, path, left) for path in given.snapshots]
-    nccl = [_tried(read_nccl_log, path, left) for path in given.nccl_logs]
-    left += [one for part in (*memory, *nccl) if part is not None for one in part.left]
-    job = own_job(ranks) if job is None else job
-    ranks, joined = _together(ranks, job)
-    evidence = Evidence(
+def _evidence(
+    given: Given, read: Sequence[Rank], job: Job | None, failed: list[Finding]
+) -> Evidence:
+    """Everything that is known, ranks in order; what cannot be read is added to `failed`."""
+    pipeline = _tried(read_pipeline, given.pipelines, failed) if given.pipelines else None
+    metrics = [_tried(read_metrics, path, failed) for path in given.metrics]
+    memory = [_tried(read_snapshot, path, failed) for path in given.snapshots]
+    nccl = [_tried(read_nccl_log, path, failed) for path in given.nccl_logs]
+    ordered = sorted(read, key=_place)
+    job = own_job(ordered) if job is None else job
+    ranks, joined = _together(ordered, job)
+    return Evidence(
         ranks=tuple(ranks),
         across=joined,
         pipeline=pipeline,
@@ -97,7 +98,6 @@ def _evidence(given: Given, read: Sequence[Answer], job: Job | None) -> tuple[Ev
         nccl=tuple(n for n in nccl if n is not None),
         job=job,
     )
-    return evidence, left
 
 
 def _place(rank: Rank) -> tuple[bool, int, str]:
@@ -117,26 +117,53 @@ def _together(ranks: list[Rank], job: Job | None) -> tuple[list[Rank], Across | 
     return ranks, joined
 
 
-def _tried(read: Callable[[Any], Any], path: Any, left: list[Left]) -> Any:
-    """What `read` makes of a file, None and a note in `left` where it cannot."""
+def _tried(read: Callable[[Any], Any], path: Any, failed: list[Finding]) -> Any:
+    """What `read` makes of a file, None and a finding where it cannot."""
     try:
         return read(path)
     except (MeshwrightError, OSError) as error:
-        first = path if not isinstance(path, tuple) else path[0]
-        left.append(_left(str(first), str(error)))
+        own = getattr(error, "findings", ())
+        first = str(path if not isinstance(path, tuple) else path[0])
+        failed += own or (Finding(message=str(error), file=first, hint=getattr(error, "hint", "")),)
         return None
 
 
-def _left(file: str, reason: str) -> Left:
-    return Left(what=file, count=1, time_us=0.0, reason=reason)
+def _failure(one: Answer) -> Finding:
+    return Finding(message=one.error, file=one.file, hint=one.hint)
+
+
+def _seen(one: Left) -> Finding:
+    """A file that was passed over, where nothing else was found."""
+    return Finding(message=one.reason, file=one.what, hint=HINT)
+
+
+def _left(failure: Finding) -> Left:
+    return Left(what=failure.file, count=1, time_us=0.0, reason=failure.message)
+
+
+def _left_of(evidence: Evidence) -> Iterator[Left]:
+    """What was left out of the files that were read."""
+    paths = (rank.path for rank in evidence.ranks)
+    parts = (*evidence.ranks, *paths, evidence.across, evidence.pipeline)
+    for part in (*parts, *evidence.memory, *evidence.nccl):
+        left: tuple[Left, ...] = part.left if part is not None else ()
+        yield from left
+    yield from (evidence.metrics or {}).get("left", ())
+
+
+def merged(left: Iterable[Left]) -> tuple[Left, ...]:
+    """What was left out for the same reason, of all ranks together."""
+    found: dict[tuple[str, str], Left] = {}
+    for one in left:
+        before = found.get((one.what, one.reason))
+        found[one.what, one.reason] = (
+            one
+            if before is None
+            else replace(one, count=before.count + one.count, time_us=before.time_us + one.time_us)
+        )
+    return tuple(found.values())
 
 
 def _is_empty(evidence: Evidence) -> bool:
     parts = (evidence.ranks, evidence.memory, evidence.nccl)
     return not any(parts) and evidence.pipeline is None and evidence.metrics is None
-
-
-def _findings(read: Sequence[Answer], left: Sequence[Left]) -> list[Finding]:
-    """Why nothing could be read."""
-    hints = {a.file: a.hint for a in read}
-    return [Finding(message=x.reason, file=x.what, hint=hints.get(x.what, "")) for x in left]

@@ -9,17 +9,14 @@ from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
 from meshwright.base.noun import dataclass
 from meshwright.base.words import shown
-from meshwright.diagnose.trace.columns import Left
 from meshwright.diagnose.trace.layout import find_traces, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PICKLED = "it is a pickle, which may run code when it is read"
-UNPICKLE = (
-    "write it as JSON where it was made: json.dump(torch.cuda.memory._snapshot(), open('snap.json',"
-    " 'w'), default=str)"
-)
+    from meshwright.diagnose.trace.columns import Left
+
+HINT = "give files of torch.profiler (.json, .json.gz) or folders of them: meshwright diagnose DIR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +45,8 @@ def sorted_files(
 ) -> Given:
     """Files and those below folders, by their layout; InvalidInput where nothing can be read.
 
-    What is given as a log or a snapshot is taken for one whatever it looks like, but for pickles;
-    what looks like nothing is left to the reader of traces, which says what is wrong with it.
+    What is given as a log or a snapshot is taken for one whatever it looks like. Pickles go to the
+    reader of snapshots and what looks like nothing to that of traces, which say what is wrong.
     """
     given = _checked(paths, "path")
     found, left = find_traces(given)
@@ -57,15 +54,11 @@ def sorted_files(
     for path in found:
         kinds.setdefault(layout_of(path), []).append(path)
     logs, snaps = _checked(nccl_logs, "NCCL log"), _checked(snapshots, "memory snapshot")
-    for path in (p for p in (*logs, *snaps) if layout_of(p) == "pickle"):
-        kinds.setdefault("pickle", []).append(path)
-        snaps = [p for p in snaps if p != path]
-    left += [_left(path, PICKLED) for path in kinds.get("pickle", ())]
     sorts = Given(
         kineto=_unique([*kinds.get("kineto", ()), *kinds.get("unknown", ())]),
         pipelines=_unique([*kinds.get("operations", ()), *kinds.get("iterations", ())]),
         metrics=_unique(kinds.get("metrics", ())),
-        snapshots=_unique([*kinds.get("snapshot", ()), *snaps]),
+        snapshots=_unique([*kinds.get("snapshot", ()), *kinds.get("pickle", ()), *snaps]),
         nccl_logs=_unique([*kinds.get("nccl-log", ()), *logs]),
         left=tuple(left),
     )
@@ -86,22 +79,8 @@ def _unique(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(paths))
 
 
-def _left(path: Path, reason: str) -> Left:
-    return Left(what=str(path), count=1, time_us=0.0, reason=reason)
-
-
 def _nothing(given: Sequence[str], left: Sequence[Left]) -> InvalidInput:
     """The error where there is nothing to diagnose."""
-    if not left:
-        where = ", ".join(given) or "nothing"
-        message = f"no trace was found in {where}"
-        return InvalidInput([Finding(message=message, hint=_HINT)])
-    return InvalidInput([_finding(one) for one in left])
-
-
-_HINT = "give files of torch.profiler (.json, .json.gz) or folders of them: meshwright diagnose DIR"
-
-
-def _finding(left: Left) -> Finding:
-    hint = UNPICKLE if left.reason == PICKLED else _HINT
-    return Finding(message=left.reason, file=left.what, hint=hint)
+    where = ", ".join(given) or "nothing"
+    seen = [Finding(message=one.reason, file=one.what, hint=HINT) for one in left]
+    return InvalidInput(seen or [Finding(message=f"no trace was found in {where}", hint=HINT)])
