@@ -84,7 +84,7 @@ def _tp_lever(case: Case) -> Any:
     "Data-parallel communication stands exposed",
     kind=COMMUNICATION,
     source="PyTorch DDP (arXiv 2006.15704), section 3.2; ZeRO (arXiv 1910.02054), section 7",
-    said_by=("COM907", "COM908", "COM909", "COM910", "COM911", "COM917"),
+    said_by=("COM907", "COM908", "COM909", "COM910", "COM911", "COM917", "COM920"),
 )
 def exposed_dp(case: Case) -> Found | None:
     """Gradients are reduced, or parameters gathered, while nothing computes.
@@ -193,7 +193,9 @@ def exposed_pp(case: Case) -> Found | None:
         "DAT909",
         "HST907",
         "HST912",
+        "MOD904",
         "MOD905",
+        "MOD906",
         "MOD907",
         "DAT906",
     ),

@@ -155,7 +155,7 @@ def full_precision(case: Case) -> Found | None:
         return None
     return Found(
         message=f"Products in fp32 take {time(us)} of each step on a device with TF32.",
-        proofs=some(of_kernels(case, "gemm", "conv")),
+        proofs=(of_kernels(case, "gemm", "conv"),),
         lever=lever(
             case,
             'torch.set_float32_matmul_precision("high"), or bf16',

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.causes.stragglers import wait_us
+from meshwright.diagnose.causes.stragglers import wait_us, waited_by_stages_us
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
@@ -28,7 +28,7 @@ def _by_axis(case: Case) -> dict[str, float]:
     """Exposed transfer of each axis; all of them add up to the exposed part less the waits."""
     found = _of_across(case) or _of_ranks(case)
     total = sum(found.values())
-    room = max(0.0, case.part_us(EXPOSED) - wait_us(case))
+    room = max(0.0, case.part_us(EXPOSED) - wait_us(case) - waited_by_stages_us(case))
     if not total:
         return {"": room}
     return {axis: us * min(1.0, room / total) for axis, us in found.items()} | (

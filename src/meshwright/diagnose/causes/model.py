@@ -26,7 +26,7 @@ FUSED = 0.5  # a chain of two kernels made one moves half the bytes; longer chai
 MEMORY_BOUND = ("elementwise", "copy_layout", "norm", "reduce")
 MATRIX = ("gemm", "attention", "conv")
 WORTH = 0.05
-RECOMPUTED = 0.2  # of compute: forward, backward and forward again make it 1 of 4
+RECOMPUTED = 0.15  # of compute: of whole layers a quarter, less beside head and optimizer
 MANY_OPTIMIZER_KERNELS = 200  # a fused or foreach optimizer needs some dozens for any model
 LOSS_SHARE = 0.1
 
@@ -113,7 +113,7 @@ def memory_bound(case: Case) -> Found | None:
     return Found(
         message=f"Memory-bound kernels take {time(bound)} of a step, matrix products and "
         f"attention {time(products)}.",
-        proofs=some(of_kernels(case, "elementwise", "copy_layout")),
+        proofs=(of_kernels(case, "elementwise", "copy_layout"),),
         lever=lever(
             case,
             "fuse: torch.compile, or fused norm, rotary embedding, activation and loss",
@@ -158,7 +158,7 @@ def unfused_attention(case: Case) -> Found | None:
         return None
     return Found(
         message=f"Softmax of attention that is not fused takes {time(us)} of each step.",
-        proofs=some(of_kernels(case, "softmax", "attention")),
+        proofs=(of_kernels(case, "softmax", "attention"),),
         lever=lever(
             case,
             "attention in one kernel: scaled_dot_product_attention, FlashAttention, cuDNN",
@@ -177,7 +177,7 @@ def unfused_attention(case: Case) -> Found | None:
 def full_recompute(case: Case) -> Found | None:
     """Whole layers run forward again in the backward pass.
 
-    Shown by: forward kernels launched by checkpointing inside backward, at least 20% of compute
+    Shown by: forward kernels launched by checkpointing inside backward, at least 15% of compute
     (full recompute of every layer makes it a quarter). Costs: that time.
     Do: recompute only attention or norms, or nothing, where memory allows: `meshwright plan`
     predicts it.
@@ -272,7 +272,7 @@ def unfused_norm(case: Case) -> Found | None:
         return None
     return Found(
         message=f"Norms that run as several kernels take {time(us)} of each step.",
-        proofs=some(of_kernels(case, "elementwise", "reduce")),
+        proofs=(of_kernels(case, "elementwise", "reduce"),),
         lever=lever(case, "one kernel for a norm, or torch.compile", changes={"compile": True}),
         takes_us={"compute": _NORM_SAVED * us},
         confidence="medium",
@@ -302,7 +302,7 @@ def unfused_loss(case: Case) -> Found | None:
     split = plan is not None and int(plan.tp) > 1 and not plan.loss_parallel
     return Found(
         message=f"The loss over the vocabulary takes {time(us)} of each step.",
-        proofs=some(of_kernels(case, "attention", "reduce", "other")),
+        proofs=(of_kernels(case, "attention", "reduce", "other"),),
         lever=lever(
             case,
             "a fused or chunked cross-entropy",

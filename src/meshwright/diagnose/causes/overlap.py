@@ -25,6 +25,8 @@ COMMUNICATION = "communication"
 WORTH = 0.05
 NO_OVERLAP = 0.1  # of data-parallel communication beside compute: bucketed DDP hides most of it
 SLOWER = 1.1  # kernels beside communication over the same kernels alone
+DIFFERENT = 2.0  # communication takes a part of the SMs only: beyond, the work is another
+NEARLY_ALL = 0.8  # of what stands exposed
 LITTLE = 0.03
 BROADCAST_SHARE = 0.02
 
@@ -73,6 +75,7 @@ def _overlap_lever(case: Case) -> Any:
     "Gradients are reduced after the backward pass",
     kind=COMMUNICATION,
     source="PyTorch DDP (arXiv 2006.15704), section 3.2.3; Megatron-LM: overlap-grad-reduce",
+    said_by=("COM911",),
 )
 def reduction_at_end(case: Case) -> Found | None:
     """The last kernel of backward is over, and only then most of the reduction begins.
@@ -84,8 +87,10 @@ def reduction_at_end(case: Case) -> Found | None:
     us = fact_us(case, "grad_reduce_tail_us")
     if us is None or case.of_step(us) < WORTH:
         return None
-    us = min(us, exposed_us(case, "", *DATA_PARALLEL))
-    if case.of_step(us) < WORTH:
+    bare, hidden = exposed_us(case, "", *DATA_PARALLEL), overlapped_share(case, *DATA_PARALLEL)
+    us = min(us, bare)
+    all_along = hidden is not None and hidden < NO_OVERLAP and us < NEARLY_ALL * bare
+    if case.of_step(us) < WORTH or all_along:
         return None
     return Found(
         message=f"Gradients are reduced for {time(us)} of each step after backward is over.",
@@ -103,6 +108,7 @@ def reduction_at_end(case: Case) -> Found | None:
     "Parameters are gathered when they are needed",
     kind=COMMUNICATION,
     source="PyTorch FSDP (arXiv 2304.11277), section 4.3: prefetching",
+    said_by=("COM911",),
 )
 def gathers_not_prefetched(case: Case) -> Found | None:
     """Each layer waits for its own all-gather instead of finding its parameters there.
@@ -232,7 +238,7 @@ def contention(case: Case) -> Found | None:
     Do: fewer channels (NCCL_MAX_CTAS), copy-engine or symmetric-memory collectives, SHARP.
     """
     slower, beside = largest(case, "under_comm_slowdown"), fact_us(case, "under_comm_us")
-    if slower is None or beside is None or slower[0] < SLOWER:
+    if slower is None or beside is None or not SLOWER <= slower[0] <= DIFFERENT:
         return None
     us = beside * (1 - 1 / slower[0])
     if case.of_step(us) < LITTLE:

@@ -63,7 +63,7 @@ def products_over_plan(case: Case) -> Found | None:
     promise, us = found
     return Found(
         message=f"Matrix products and attention: {_words(promise)}.",
-        proofs=some(of_kernels(case, "gemm", "attention")),
+        proofs=(of_kernels(case, "gemm", "attention"),),
         lever=lever(case, "check clocks, types and shapes, or calibrate", command=_CALIBRATE),
         takes_us={"compute": us},
         confidence="medium",
@@ -90,7 +90,7 @@ def elementwise_over_plan(case: Case) -> Found | None:
     promise, us = found
     return Found(
         message=f"Memory-bound kernels: {_words(promise)}.",
-        proofs=some(of_kernels(case, "elementwise", "norm", "copy_layout", "optimizer")),
+        proofs=(of_kernels(case, "elementwise", "norm", "copy_layout", "optimizer"),),
         lever=lever(case, "fuse what the plan takes for fused", changes={"compile": True}),
         takes_us={"compute": us},
         confidence="medium",

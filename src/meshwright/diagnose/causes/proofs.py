@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_duration
-from meshwright.diagnose.causes.case import number_of, numbers, part_share
+from meshwright.diagnose.causes.case import class_us, number_of, numbers, part_share
 from meshwright.diagnose.diagnosis import Proof
 
 if TYPE_CHECKING:
@@ -55,17 +55,16 @@ def _share(attribution: Attribution | None, names: Sequence[str]) -> float:
     return sum(part_share(attribution, name) for name in names)
 
 
-def of_kernels(case: Case, *kinds: str, least: int = 1) -> Proof | None:
-    """The kernels of these classes that take most time, with their sums; None without any."""
-    rank = case.ranks[0]
-    found = [k for k in rank.top_kernels if k.kind in kinds]
-    if len(found) < least:
-        return None
-    first = found[0]
-    text = (
-        f"the longest are {first.count} kernels of {first.kind}: {time(first.sum_us)}, "
-        f"{first.pct_of_kernel_sum:.1f}% of all kernel time"
-    )
+def of_kernels(case: Case, *kinds: str) -> Proof:
+    """Kernel time of these classes in a step, and the longest of these kernels by name."""
+    text = f"kernels of class {', '.join(kinds)}: {time(class_us(case, *kinds))} a step"
+    found = [k for k in case.ranks[0].top_kernels if k.kind in kinds]
+    if found:
+        first = found[0]
+        text += (
+            f"; the longest are {first.count} of {first.kind}, {first.pct_of_kernel_sum:.1f}% of "
+            "all kernel time"
+        )
     return Proof(text=text, events=named([k.name for k in found]), ranks=numbers(case)[:1])
 
 

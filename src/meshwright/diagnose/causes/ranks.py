@@ -157,6 +157,7 @@ def slow_host_rank(case: Case) -> Found | None:
     needs=("across",),
     said_by=(
         "CMP905",
+        "CMP916",
         "DAT909",
         "HST907",
         "HST912",

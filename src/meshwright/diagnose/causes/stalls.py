@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.causes.case import LATE, fact_us, numbers
+from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us, numbers
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -18,32 +18,30 @@ if TYPE_CHECKING:
 
 HOST = "host"
 WORTH = 0.02
+STATE_BYTES = 1e6  # of a copy to the host; losses and counts are bytes
 FIRST_STEP = 1.5  # times the median of the others
 LATE_SHARE = 0.1
 SKIPPED = 0.02  # of the steps: a loss scale that is found skips one in some thousands
 
 
-def in_late(case: Case, us: float, *more: str) -> dict[str, float]:
-    """A portion of idle time by part: from parts named first, then from late launches."""
+def in_late(case: Case, us: float) -> dict[str, float]:
+    """A portion of idle time by part, of waits for the call first."""
     takes: dict[str, float] = {}
-    for part in (*more, *LATE):
+    for part in LATE:
         takes[part] = min(us - sum(takes.values()), case.part_us(part))
     return takes
 
 
-def _stall(case: Case, us: float | None, *, part: str = "", **found: Any) -> Found | None:
+def _stall(case: Case, us: float, **found: Any) -> Found | None:
     """Idle time for one reason as a finding."""
-    own = case.part_us(part) if part else 0.0
-    takes = {part: own} if own else in_late(case, us or 0.0)
+    takes = in_late(case, us)
     total = sum(takes.values())
     if case.of_step(total) < WORTH:
         return None
     message: str = found["message"]
     return Found(
         message=message.format(time(total)),
-        proofs=(
-            of_parts(case, *([part] if own else LATE), what=found["what"], events=found["events"]),
-        ),
+        proofs=(of_parts(case, *LATE, what="launches come late", events=found["events"]),),
         lever=found["lever"],
         takes_us=takes,
     )
@@ -59,25 +57,51 @@ def _stall(case: Case, us: float | None, *, part: str = "", **found: Any) -> Fou
 def synchronous_checkpoint(case: Case) -> Found | None:
     """The device waits until the state is copied and written.
 
-    Shown by: the device idles in torch.save, DCP save or a checkpoint annotation.
+    Shown by: the device idles in torch.save, DCP save or a checkpoint annotation, or copies its
+    state to the host with nothing beside.
     Costs: the whole write each time, here as a mean over the traced steps.
     Do: asynchronous and sharded saving (checkpoint_async), a longer interval; Young/Daly says how
     long.
     """
-    return _stall(
-        case,
-        fact_us(case, "checkpoint_us"),
-        part="idle_checkpoint",
-        message="Saving stops training for {} a step on average.",
-        what="the device idles in saving",
-        events=("torch.save", "checkpoint"),
+    idle = case.part_us("idle_checkpoint")
+    takes = (
+        {"idle_checkpoint": idle} if idle else in_late(case, fact_us(case, "checkpoint_us") or 0)
+    )
+    named = case.of_step(sum(takes.values())) >= WORTH
+    takes["exposed_memory"] = _copied_out_us(case)
+    total = sum(takes.values())
+    if case.of_step(total) < WORTH:
+        return None
+    idle_parts = ("idle_checkpoint", "exposed_memory") if idle else (*LATE, "exposed_memory")
+    return Found(
+        message=f"Saving stops training for {time(total)} a step on average.",
+        proofs=(
+            of_parts(
+                case,
+                *idle_parts,
+                what="the device idles or only copies",
+                events=("torch.save", "checkpoint", "Memcpy DtoH"),
+            ),
+        ),
         lever=lever(
             case,
             "save asynchronously and in shards, less often",
             changes={"workload.loading.checkpoint_async": True},
             free="checkpoint",
         ),
+        takes_us=takes,
+        confidence="high" if named else "low",
+        guards=() if named else ("nothing in the trace names the copies to the host",),
     )
+
+
+def _copied_out_us(case: Case) -> float:
+    """Exposed copies to the host that are too large to be values that are looked at."""
+    us, calls = fact_us(case, "d2h_exposed_us"), calls_a_step(case, "d2h_calls")
+    size = calls_a_step(case, "d2h_bytes")
+    if not us or not calls or not size or size / calls < STATE_BYTES:
+        return 0.0
+    return min(us, case.part_us("exposed_memory"))
 
 
 @cause(
@@ -100,7 +124,6 @@ def garbage_collection(case: Case) -> Found | None:
         case,
         us,
         message="Garbage collection leaves the device idle for {} of each step.",
-        what="launches come late",
         events=("gc.collect",),
         lever=lever(
             case,
@@ -195,7 +218,6 @@ def evaluation_or_logging(case: Case) -> Found | None:
         case,
         us,
         message="Evaluation and logging leave the device idle for {} of each step.",
-        what="launches come late",
         events=("evaluate", "log"),
         lever=lever(case, "evaluate and log less often, outside of the training process"),
     )

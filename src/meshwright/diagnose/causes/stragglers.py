@@ -54,6 +54,12 @@ def stage_wait_us(case: Case) -> float:
     return min(waits, case.part_us("exposed_comm"))
 
 
+def waited_by_stages_us(case: Case) -> float:
+    """What of `stage_wait_us` is known to be waiting, not transfer."""
+    axes = case.across.axes if case.across else ()
+    return sum(min(a.wait_us or 0.0, a.exposed_us) for a in axes if a.axis in PIPELINE)
+
+
 def mostly(ranks: int, of: int = 1) -> float:
     """The share of all waiting that makes some of the ranks stand out: among two, half is none."""
     return min(0.9, max(MOSTLY, UNEQUAL * of / max(1, ranks)))
