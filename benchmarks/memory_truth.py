@@ -43,6 +43,13 @@ STATES = {  # of plans whose parameters FSDP shards, and of those where it does 
         "zero_stage": 0,
     },
 }
+MASTERS = {  # bf16 with fp32 master weights and fp32 reductions, what most runs train in
+    "param_bytes": 2,
+    "grad_bytes": 4,
+    "reduce_bytes": 4,
+    "optimizer_state_bytes": 4,
+    "master_weights": True,
+}
 COLUMNS = "".join(f"{name[:8]:>9s}" for name in (*CATEGORIES, "peak"))
 HEADER = f"{'plan':58s}{COLUMNS}{'GiB':>9s}{'traffic':>9s}{'cpu s':>7s}"
 
@@ -60,7 +67,10 @@ class Case:
     @property
     def name(self) -> str:
         """A short name that tells the plan."""
-        words = [f"{k}={v}" for k, v in self.plan.items() if k != "recompute_modules"]
+        told = {k: v for k, v in self.plan.items() if k != "recompute_modules"}
+        masters = bool(told.get("master_weights"))
+        words = [f"{k}={v}" for k, v in told.items() if not (masters and k in MASTERS)]
+        words += ["masters"] * masters
         size = f"s{self.seq_len} m{self.microbatches}"
         stage = "" if self.stage == "first" else f" {self.stage}"
         return f"{self.model.partition('-')[0]} {' '.join(words)} {size}{stage}"
@@ -68,7 +78,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The plans measured."""
-    return [*sharded(), *tensor(), *experts(), *pipelines(), *contexts()]
+    return [*sharded(), *tensor(), *experts(), *pipelines(), *contexts(), *masters()]
 
 
 def sharded() -> list[Case]:
@@ -156,6 +166,30 @@ def contexts() -> list[Case]:
         Case(plan={"cp": 4, "dp": 2, **swap}),
         Case(plan={"cp": 2, "tp": 2, "dp": 4, **ring}),
         Case(plan={"cp": 2, "pp": 2, "dp": 2, **gather}, microbatches=4),
+    ]
+
+
+def masters() -> list[Case]:
+    """ZeRO 0 to 3 of bf16 weights with fp32 masters, with pp, tp, ep and every kind of schedule."""
+    zero1, zero2, zero3 = ({"zero_stage": stage, **MASTERS} for stage in (1, 2, 3))
+    zb, v_half = ({"schedule": int(kind)} for kind in (Schedule.ZB_H1, Schedule.V_HALF))
+    many, some = {"microbatches": 8, "seq_len": 4096}, {"microbatches": 8, "seq_len": 2048}
+    return [
+        Case(plan={"dp": 8, **zero1}, microbatches=4, seq_len=4096),
+        Case(plan={"dp": 4, "tp": 2, **zero2}, microbatches=2, seq_len=4096),
+        Case(plan={"pp": 4, "tp": 2, "dp": 2, **zero1, **FULL}, **many),
+        Case(plan={"pp": 2, "dp": 4, **zero2}, **some, stage="last"),
+        Case(plan={"pp": 4, "tp": 2, "dp": 2, "zero_stage": 0, **MASTERS}, **some),
+        Case(plan={"pp": 4, "vpp": 2, "dp": 4, **zero3, **FULL}, **many, stage="second"),
+        Case(plan={"pp": 2, "dp": 2, **zero3, "schedule": int(Schedule.GPIPE)}, **some),
+        Case(plan={"pp": 4, "dp": 2, **zero1, **zb}, **some, stage="second"),
+        Case(plan={"pp": 4, "tp": 2, "dp": 2, **zero2, **v_half}, **some),
+        Case(model=MOE, plan={"pp": 2, "dp": 8, "ep": 4, **zero1}, microbatches=4, seq_len=2048),
+        Case(
+            model="llama-3.1-70b",
+            plan={"tp": 4, "pp": 4, "dp": 4, **zero1, **FULL},
+            microbatches=128,
+        ),
     ]
 
 

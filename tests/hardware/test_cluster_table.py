@@ -32,6 +32,11 @@ def keys(table):
     return {problem.key for problem in caught.value.problems}
 
 
+def test_how_many_nodes_there_are_must_be_said():
+    with pytest.raises(InvalidCluster, match="nodes there are, as nodes = 1"):
+        cluster_from_table({"gpu": "H100:8"})
+
+
 def test_by_name():
     cluster = cluster_from_table({"gpu": "H100:8", "nodes": 2, "price_per_gpu_hour": 1.5})
     assert cluster.num_gpus == 16

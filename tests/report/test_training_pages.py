@@ -74,6 +74,15 @@ def test_what_is_said_to_be_typed_next_can_be_done(changes, hint):
     assert hint in shown(**changes)
 
 
+@pytest.mark.parametrize(("asked", "words"), [(100, ""), (40, ", more than the 40 asked for")])
+def test_a_run_that_was_finished_before_says_so_and_how_to_go_on(asked, words):
+    page = shown(steps=asked, steps_here=0, resumed_from=100, loss=None, checkpoints=())
+    assert f"finished before: all 100 steps are in runs/a/step-100{words}; nothing" in page
+    assert "--steps 200 with --resume goes on" in page
+    assert "export runs/a/step-100 -o hf/" in page
+    assert "loss" not in page
+
+
 def test_predictions_stand_beside_what_was_measured_where_there_are_any():
     assert "predicted" not in shown()
     page = shown(predicted_step_s=0.4, predicted_bytes=2.0**31)

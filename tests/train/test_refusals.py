@@ -98,6 +98,7 @@ def test_libraries_that_are_not_there_are_asked_for(fields, package):
         ({"cuda_graph": True}, "cuda_graph"),
         ({"overlap_grad_reduce": False}, "overlap_grad_reduce"),
         ({"overlap_param_gather": False}, "overlap_param_gather"),
+        ({"pp": 2, "schedule": Schedule.ZB_H1, "recompute": Recompute.FULL}, "recompute"),
     ],
 )
 def test_what_is_done_otherwise_is_told(fields, key):
@@ -111,6 +112,8 @@ def test_what_is_done_otherwise_is_told(fields, key):
     [
         {},
         {"precision": Precision.FP32, "zero_stage": 3},
+        {"pp": 2, "schedule": Schedule.ZB_H1},
+        {"pp": 2, "recompute": Recompute.FULL},
         {"precision": Precision.FP16},
         {"master_weights": False, "grad_bytes": 2, "optimizer_state_bytes": 2, "reduce_bytes": 2},
         {"offload_params": True, "offload_optimizer": 1.0, "offload_activations": 0.5},

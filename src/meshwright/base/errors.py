@@ -26,7 +26,12 @@ _SHOWN = ("model", "GPU", "rule", "schedule", "stack")  # kinds that `meshwright
 
 
 class MeshwrightError(Exception):
-    """Something that stops the command; its text is one sentence, `hint` what to do about it."""
+    """Something that stops the command; its text is one sentence, `hint` what to do about it.
+
+    `is_final`: to try the same again would end the same way.
+    """
+
+    is_final = False
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -36,6 +41,8 @@ class MeshwrightError(Exception):
 
 class InvalidInput(MeshwrightError):  # noqa: N818 - says what it is, as KeyError's kin do
     """Input with one or more findings, all of them reported together."""
+
+    is_final = True
 
     def __init__(self, findings: Iterable[Finding], *, hint: str = "") -> None:
         self.findings: tuple[Finding, ...] = tuple(findings)

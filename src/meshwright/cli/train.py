@@ -33,7 +33,8 @@ Examples:
 --resume goes on from the newest whole checkpoint in --out, also under another plan or on another
 number of devices; where there is none yet, it starts. Ctrl-C saves a checkpoint and stops; a second
 one stops at once. Exits with 0 when all steps are done, 1 when the plan cannot run or ranks failed,
-2 for wrong input, 75 when it was asked to stop by SIGTERM and saved, 130 by Ctrl-C.
+2 for wrong input or a loss that is no number, 75 when it was asked to stop by SIGTERM and saved,
+130 by Ctrl-C.
 """
 
 

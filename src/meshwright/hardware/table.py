@@ -79,7 +79,9 @@ def _check(table: Mapping[str, Any]) -> list[Problem]:
     """Everything wrong with types and ranges."""
     found: list[Problem] = []
     if "nodes" not in table:
-        found.append(Problem("nodes", None, "is missing", "state how many nodes there are"))
+        found.append(
+            Problem("nodes", None, "is missing", "state how many nodes there are, as nodes = 1")
+        )
     found += _whole(table, ("nodes", "gpus_per_node"), "")
     if _is_whole(table.get("nodes")) and table["nodes"] > MOST_NODES:
         reason = f"is no number from 1 to {MOST_NODES}"

@@ -49,6 +49,8 @@ def start_lines(
 
 def summary_page(summary: Summary, *, out: str) -> list[Block]:
     """How a start of a run ended: losses, speed and memory beside what was predicted."""
+    if not summary.steps_here and summary.ended == "done" and summary.resumed_from:
+        return _finished(summary, out)
     return [
         _headline(summary),
         _losses(summary),
@@ -57,6 +59,17 @@ def summary_page(summary: Summary, *, out: str) -> list[Block]:
         "",
         _checkpoints(summary, out),
         _next(summary, out),
+    ]
+
+
+def _finished(summary: Summary, out: str) -> list[Block]:
+    """What is said where there was nothing left to train."""
+    done, asked = summary.step, summary.steps
+    fewer = f", more than the {asked:,} asked for" if done > asked else ""
+    return [
+        f"finished before: all {done:,} steps are in {out}/step-{done}{fewer}; nothing was trained",
+        f"next: --steps {2 * done} with --resume goes on, or meshwright export {out}/step-{done} "
+        "-o hf/",
     ]
 
 

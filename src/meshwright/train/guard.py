@@ -14,7 +14,12 @@ SKIP = "skip"
 
 
 class Diverged(MeshwrightError):  # noqa: N818 - says what happened
-    """Loss or gradients are no numbers, more often than the run allows."""
+    """Loss or gradients are no numbers, more often than the run allows.
+
+    Final: the same steps from the last checkpoint would bring the same numbers.
+    """
+
+    is_final = True
 
 
 class Watchman:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.finding import Finding, Severity
+from meshwright.cost.schedules import definition_of
+from meshwright.plan.plan import Recompute
 from meshwright.train import overruled
 
 if TYPE_CHECKING:
@@ -35,4 +37,31 @@ def _multi_token(job: Job) -> Iterator[Finding]:
         )
 
 
-CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (_multi_token, *overruled.CASES)
+def _made_again(job: Job) -> Iterator[Finding]:
+    """Recomputation under a schedule that splits the backward pass.
+
+    Each weight gradient is a backward pass of its own there, for which torch makes a block's
+    activations again, and holds them until all are done (torch 2.13, pipelining/_backward.py
+    `stage_backward_weight` over utils/checkpoint.py, `recomputed` by graph task).
+    """
+    plan = job.plan
+    definition = definition_of(int(plan.schedule), vpp=int(plan.vpp))
+    if not int(plan.recompute) or int(plan.pp) == 1 or not definition.splits_backward:
+        return
+    yield Finding(
+        message=f"{definition.name} splits the backward pass: torch makes activations again for "
+        "every weight gradient, and holds them meanwhile",
+        severity=Severity.WARNING,
+        key="plan.recompute",
+        value=Recompute(int(plan.recompute)).name.lower(),
+        consequence="more memory than without recomputation, and several times the recomputation; "
+        "the prediction counts neither, `meshwright measure` does",
+        hint='plan.recompute = "none", or plan.schedule = "1f1b"',
+    )
+
+
+CASES: tuple[Callable[[Job], Iterator[Finding]], ...] = (
+    _multi_token,
+    _made_again,
+    *overruled.CASES,
+)

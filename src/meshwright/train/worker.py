@@ -117,7 +117,7 @@ def _answer(arguments: Sequence[str]) -> int:
     except MeshwrightError as error:
         if os.environ.get("RANK", "0") == "0":
             print(*lines_of(error), sep="\n", file=sys.stderr)
-        return REFUSED if isinstance(error, InvalidInput) else FAILED
+        return REFUSED if error.is_final else FAILED
 
 
 if __name__ == "__main__":

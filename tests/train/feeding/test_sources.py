@@ -222,6 +222,24 @@ def test_what_is_no_data_is_told_with_what_would_be(tmp_path, name):
     assert "meshwright data" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [(".bin", "half.bin"), (".bin", "half"), (".idx", "half.idx"), (".bin", "half.idx")],
+)
+def test_half_a_pair_is_no_text(tmp_path, there, asked):
+    (tmp_path / f"half{there}").write_bytes(b"")
+    missing = ".idx" if there == ".bin" else ".bin"
+    words = f"half{there} is there, but half{missing} beside it is missing"
+    with pytest.raises(InvalidInput, match=words):
+        kind_of(str(tmp_path / asked))
+
+
+def test_a_text_beside_half_a_pair_stays_a_text(tmp_path):
+    (tmp_path / "book").write_text("once")
+    (tmp_path / "book.bin").write_bytes(b"")
+    assert kind_of(str(tmp_path / "book")) == "text"
+
+
 def test_rows_of_another_length_are_refused(shards):
     place = places(1, 1, 8)[0]
     longer = Shape(

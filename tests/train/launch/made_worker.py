@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from meshwright.train.guard import Diverged
 from meshwright.train.launch.codes import PREEMPTED
 from meshwright.train.watch.heart import Heart
 from meshwright.train.watch.signals import Stop
@@ -58,6 +59,8 @@ def commit(fault: str, rank: int, step: int, attempt: int) -> None:
         time.sleep(0.2)
     if kind == "refuse":
         sys.exit(2)
+    if kind == "diverge":
+        raise Diverged("loss nan at step 1", hint="lower the learning rate")
     if kind == "always":
         raise RuntimeError("this step never works")
     if attempt:

@@ -143,6 +143,13 @@ def test_wrong_input_is_not_tried_again(tmp_path):
     assert not told.of(event.RESTARTING)
 
 
+def test_a_loss_that_is_no_number_is_not_tried_again(tmp_path):
+    code, told = run(tmp_path, 6, "diverge:-1:1")
+    assert code == REFUSED
+    assert not told.of(event.RESTARTING)
+    assert "error: loss nan at step 1" in told.of(event.FAILED)[0].lines
+
+
 def ask(sign):
     return lambda _event: os.kill(os.getpid(), sign)
 

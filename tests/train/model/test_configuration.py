@@ -114,6 +114,17 @@ def test_a_shrunk_model_is_tiny_and_of_the_same_structure(name):
     assert _traits(small) == _traits(config)
 
 
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "gpt-oss-20b"])
+def test_a_shrunk_model_was_trained_for_less_than_its_length(name, caplog):
+    """transformers warns where it was not."""
+    config = configuration_of(load(name))
+    whole, small = config.rope_parameters, shrunk(config).rope_parameters
+    trained_for = "original_max_position_embeddings"
+    assert 1 <= small[trained_for] < shrunk(config).max_position_embeddings
+    assert {**small, trained_for: 0} == {**whole, trained_for: 0}
+    assert not caplog.records
+
+
 def _traits(config):
     """What must survive shrinking."""
     model = model_from_config({**config.to_dict(), "model_type": config.model_type})

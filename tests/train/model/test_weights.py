@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM  # noqa: E402
 from meshwright.base.errors import InvalidInput  # noqa: E402
 from meshwright.plan.plan import Plan  # noqa: E402
 from meshwright.train.local import run_ranks  # noqa: E402
-from meshwright.train.model import weights  # noqa: E402
+from meshwright.train.model import files, weights  # noqa: E402
 from meshwright.train.model.tiny import FAMILIES, tiny_config  # noqa: E402
 from meshwright.train.model.twin import twin_of  # noqa: E402
 from meshwright.train.verify.comparing import engine_of  # noqa: E402
@@ -112,6 +112,13 @@ def test_a_tied_head_in_the_file_is_no_surprise(tmp_path):
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
     save_file(tensors, tmp_path / "model.safetensors")
     assert "lm_head.weight" not in weights.sources_in(tmp_path, config)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_named_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InvalidInput, match="is no regular file"):
+        files.tensors_in(tmp_path)
 
 
 def test_pickles_are_refused_and_not_run(tmp_path):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from meshwright.cost.memory.fsdp2 import habits_of
-from meshwright.plan.job import num_microbatches
+from meshwright.plan.job import num_microbatches, shard_group
 from meshwright.plan.plan import Schedule
+from meshwright.plan.stages import chunks_per_rank
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +29,13 @@ def whole_gradients(
 
     `whole` are the bytes that wait for a later reduction, 0 where none do, and `first_reduced`
     those of the first reduced unit's shard, which is there before its whole gradient goes (a
-    pipeline begins with the embedding or the head).
+    pipeline begins with the embedding or the head; torch's `foreach_reduce` holds on to the last
+    gradient of a unit where it is scattered).
     """
     own = states["gradients"]
-    both = np.where((whole > 0) & (np.asarray(job.plan.pp) > 1), whole + first_reduced, whole)
+    scattered = (whole > 0) & (np.asarray(job.plan.pp) > 1)
+    scattered = scattered & (np.asarray(job.plan.zero_stage) > 0) & (shard_group(job.plan) > 1)
+    both = np.where(scattered, whole + first_reduced, whole)
     first = (np.asarray(job.plan.schedule) == int(Schedule.GPIPE)) & (np.asarray(job.plan.pp) > 1)
     later = (np.asarray(num_microbatches(job)) > 1) & ~first
     most = np.maximum(own, whole)
@@ -115,8 +119,8 @@ def fsdp2_moments(
         + states["gradients"]
         + root
         + root_gradient
-        + _backward_ends(transients, habits.keeps, piped=piped, again=again)
-        + activations * np.maximum(1 - 1 / np.maximum(flight, 1e-9), 0.0),
+        + _backward_ends(transients, habits.keeps, piped=piped, again=again, computing=computing)
+        + activations * _left(job, flight),
         "step": before + states["update_gradients"] + transients["optimizer_temporaries"],
     }
 
@@ -127,8 +131,20 @@ def _unless_waiting(transients: Mapping[str, Any], states: Mapping[str, Any], pi
     return np.where(piped, 0.0, left)
 
 
-def _backward_ends(transients: Mapping[str, Any], keeps: Any, *, piped: Any, again: Any) -> Any:
-    """Gathered parameters and buffers as a backward pass ends."""
+def _left(job: Job, flight: Any) -> Any:
+    """The share of activations that is left as the first backward pass of a chunk ends."""
+    chunks = np.maximum(chunks_per_rank(job.plan), 1)
+    return np.maximum(1 - 1 / np.maximum(flight * chunks, 1e-9), 0.0)
+
+
+def _backward_ends(
+    transients: Mapping[str, Any], keeps: Any, *, piped: Any, again: Any, computing: Any
+) -> Any:
+    """Gathered parameters and buffers as a backward pass ends.
+
+    In a pipeline all are gathered by then, while the last block's gradients are computed.
+    """
     whole, own = transients["gathered_model"], transients["unit_gradients"]
     held = np.where(keeps & again, whole + own, 0.0)
-    return np.where(piped, whole + own, np.maximum(transients["reduce_last"], held))
+    ends = whole + np.where(keeps, own, np.maximum(own, computing))
+    return np.where(piped, ends, np.maximum(transients["reduce_last"], held))

@@ -41,13 +41,21 @@ def _stack(formula: str, source: str = STACK) -> Meaning:
 MEMORY: dict[str, Meaning] = {
     "peak": _exact("largest of the moments", "docs/concepts/memory.md"),
     "upper": _stack("(peak + gathered_more) * (1 + upper_share) + upper_gib"),
-    "weights": _exact("parameters * param_bytes / (shards under ZeRO-3)", ZERO),
+    "weights": _exact(
+        "parameters * param_bytes / (shards under ZeRO-3); where a stack's sharded parameters are "
+        "the master weights, parameters * their bytes / (shards under ZeRO-1 to 3)",
+        ZERO,
+    ),
     "weights.fp8_copies": _stack(
         "matrix weights * 2 copies (one less beside 8-bit weights, and in FP8 on Blackwell) of the "
         "products' width / (shards under ZeRO-3)",
         "Transformer Engine, fp8 weight caching, is_non_tn_fp8_gemm_supported",
     ),
-    "gradients": _exact("trained parameters * grad_bytes / (shards under ZeRO-2 and 3)", ZERO),
+    "gradients": _exact(
+        "trained parameters * grad_bytes / (shards under ZeRO-2 and 3); whole under every stage "
+        "where they wait for a reduction at the end of the step (FSDP2 in a pipeline)",
+        ZERO,
+    ),
     "optimizer": _exact(
         "trained parameters * (master 4 B + moments * optimizer_state_bytes) / (shards under "
         "ZeRO-1 to 3) * (1 - offload_optimizer)",

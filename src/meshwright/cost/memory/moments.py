@@ -183,9 +183,12 @@ def moments(job: Job, habits: Lifecycle | None = None) -> Moments:
     whole = memory(job, stack)
     count = int(job.plan.pp)
     ranks = [_parts(whole, rank) for rank in range(count)]
+    for parts in ranks:
+        parts["read"] = _read_by_update(parts) if stack.shards_masters else parts["gradients"]
+    share = 1.0 if stack.shards_masters else _moment_share(job)
     operands = operands_by_rank(job)
     device = [
-        _on_device(parts, operands[rank]["parameters"], job, habits)
+        _on_device(parts, operands[rank]["parameters"], share, habits)
         for rank, parts in enumerate(ranks)
     ]
     host = _on_host(job, ranks, habits)
@@ -217,11 +220,20 @@ def _parts(whole: Memory, rank: int) -> dict[str, float]:
     }
 
 
+def _read_by_update(parts: Mapping[str, float]) -> float:
+    """Bytes of the gradients that the update reads, where they were whole and are sharded then."""
+    return parts["moment.step"] - parts["moment.load"] - parts["transient.optimizer"]
+
+
 def _on_device(
-    parts: Mapping[str, float], held: float, job: Job, habits: Lifecycle
+    parts: Mapping[str, float], held: float, moment_share: float, habits: Lifecycle
 ) -> dict[str, dict[str, float]]:
-    """Terms of one stage at every moment; `held` are its parameters before sharding."""
-    moments_bytes = parts["optimizer"] * _moment_share(job)
+    """Terms of one stage at every moment.
+
+    `held` are its parameters before sharding, `moment_share` that of the moments in the optimizer's
+    bytes.
+    """
+    moments_bytes = parts["optimizer"] * moment_share
     states = {
         "weights": parts["weights"],
         "master weights": parts["optimizer"] - moments_bytes,
@@ -238,7 +250,7 @@ def _on_device(
         "backward": backward,
         "optimizer_step": {
             **states,
-            "gradients": parts["gradients"],
+            "gradients": parts["read"],
             "step temporaries": parts["transient.optimizer"],
         },
         "checkpoint": _saved(parts, states, held, habits),
@@ -319,7 +331,7 @@ def _saved(
     elif habits.save == "full":
         largest = max(parts["transient.gathered_layer"], parts["transient.gathered_head"])
         gathered = largest * habits.save_bytes / 2.0  # gathered in 16 bits by the passes
-    return {**states, "gradients": parts["gradients"], "gathered state dict": gathered}
+    return {**states, "gradients": parts["read"], "gathered state dict": gathered}
 
 
 def _on_host(

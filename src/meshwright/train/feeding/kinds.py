@@ -30,6 +30,11 @@ def kind_of(source: str) -> str:
         return SHARDS if (path / MANIFEST).is_file() else _of_texts(path)
     if prefix_of(source) is not None:
         return INDEXED
+    alone = _half_of(path)
+    if alone is not None:
+        raise _refused(
+            source, f"{alone[0].name} is there, but {alone[1].name} beside it is missing"
+        )
     if path.is_file():
         return TEXT
     raise _refused(source, "there is no such file or folder")
@@ -37,10 +42,27 @@ def kind_of(source: str) -> str:
 
 def prefix_of(source: str) -> Path | None:
     """The common name of a .bin and an .idx file, from it or from the name of either."""
-    path = Path(source)
-    prefix = path.with_suffix("") if path.suffix in _INDEX_ENDINGS else path
-    named = [prefix.with_name(prefix.name + ending) for ending in _INDEX_ENDINGS]
+    prefix, named = _pair_of(Path(source))
     return prefix if all(file.is_file() for file in named) else None
+
+
+def _pair_of(path: Path) -> tuple[Path, list[Path]]:
+    """The prefix that a name means, and its two files."""
+    prefix = path.with_suffix("") if path.suffix in _INDEX_ENDINGS else path
+    return prefix, [prefix.with_name(prefix.name + ending) for ending in _INDEX_ENDINGS]
+
+
+def _half_of(path: Path) -> tuple[Path, Path] | None:
+    """(the file of a pair that is there, the one that is missing), None where that is not so.
+
+    A text whose name lies beside a .bin of another meaning stays a text.
+    """
+    _, named = _pair_of(path)
+    there = [file for file in named if file.is_file()]
+    if len(there) != 1 or (path.suffix not in _INDEX_ENDINGS and path.is_file()):
+        return None
+    missing = next(file for file in named if file != there[0])
+    return there[0], missing
 
 
 def _of_texts(folder: Path) -> str:

@@ -6,7 +6,7 @@ import signal
 
 DONE = 0
 FAILED = 1
-REFUSED = 2  # the input is wrong: to start again would end the same way
+REFUSED = 2  # wrong input, a loss that is no number: to start again would end the same way
 PREEMPTED = 75  # sysexits' EX_TEMPFAIL: asked to stop, saved, can be resumed
 INTERRUPTED = 130  # stopped at once by a second signal
 

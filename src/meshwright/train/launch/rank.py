@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from meshwright.base.errors import InvalidInput, MeshwrightError
+from meshwright.base.errors import MeshwrightError
 from meshwright.train.launch.codes import DONE, FAILED, REFUSED
 from meshwright.train.launch.logs import log_of
 from meshwright.train.launch.processes import die_with
@@ -55,7 +55,7 @@ def _work(worker: tuple[str, ...]) -> int:
         code = importlib.import_module(module).main(arguments)
     except MeshwrightError as error:
         print(*lines_of(error), sep="\n", file=sys.stderr)
-        return REFUSED if isinstance(error, InvalidInput) else FAILED
+        return REFUSED if error.is_final else FAILED
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     except BaseException:

@@ -188,6 +188,7 @@ def text_part(keys: Mapping[str, Any]) -> Mapping[str, Any]:
 _HIDDEN, _FEED_FORWARD, _EXPERT, _VOCABULARY = 32, 48, 24, 96
 _HEAD_DIM, _WINDOW, _EXPERTS, _TOP_K, _LATENT = 8, 8, 8, 2, 16
 _LENGTH = 128
+_TRAINED_FOR = "original_max_position_embeddings"
 
 
 def shrunk(
@@ -205,9 +206,10 @@ def shrunk(
     of `experts_multiple` (ep).
     """
     keys = {k: v for k, v in config.to_dict().items() if k not in NOT_OF_THE_MODEL}
+    share = _LENGTH / max(keys.get("max_position_embeddings") or _LENGTH, _LENGTH)
     keys |= _few_layers(keys, layers) | _few_heads(keys, heads_multiple)
     keys |= _narrow(keys, heads_multiple) | _few_experts(keys, experts_multiple)
-    keys |= _few_tokens(keys, keys["vocab_size"]) | _short_rotary(keys)
+    keys |= _few_tokens(keys, keys["vocab_size"]) | _short_rotary(keys, share)
     return configuration_from_keys({**keys, "model_type": config.model_type})
 
 
@@ -305,10 +307,26 @@ def _few_tokens(keys: Mapping[str, Any], vocab_size: int) -> dict[str, Any]:
     return {name: inside(keys[name]) for name in names if keys.get(name) is not None}
 
 
-def _short_rotary(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Rotary parameters as they are, but for factors listed per width of a head (LongRoPE)."""
+def _short_rotary(keys: Mapping[str, Any], share: float) -> dict[str, Any]:
+    """Rotary parameters of a model that is cut to `share` of its length.
+
+    Factors listed per width of a head (LongRoPE) go; the length that a scaled embedding was trained
+    for shrinks as the model's does.
+    """
     rotary = keys.get("rope_parameters")
-    if not rotary or "long_factor" not in rotary:
+    if not rotary:
         return {}
-    kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
-    return {"rope_parameters": {"rope_type": "default", **kept}}
+    if "long_factor" in rotary:
+        kept = {k: rotary[k] for k in ("rope_theta", "partial_rotary_factor") if k in rotary}
+        return {"rope_parameters": {"rope_type": "default", **kept}}
+    return {"rope_parameters": _cut_lengths(rotary, share)}
+
+
+def _cut_lengths(rotary: Mapping[str, Any], share: float) -> dict[str, Any]:
+    """Rotary parameters of one kind of layer, or of several by kind, at `share` of the length."""
+    cut: dict[str, Any] = {
+        k: _cut_lengths(v, share) if isinstance(v, dict) else v for k, v in rotary.items()
+    }
+    if cut.get(_TRAINED_FOR):
+        cut[_TRAINED_FOR] = max(int(cut[_TRAINED_FOR] * share), 1)
+    return cut

@@ -16,7 +16,7 @@ from meshwright.base.finding import Finding
 from meshwright.train.model.lazy import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 INDEX = "model.safetensors.index.json"
 SUFFIX = ".safetensors"
@@ -53,7 +53,9 @@ def tensors_in(folder: str | Path) -> dict[str, Stored]:
     names = weight_files(folder)
     open_file = opener(folder)
     found: dict[str, Stored] = {}
-    wrong: list[Finding] = []
+    wrong = _irregular(folder, names)
+    if wrong:  # opening a named pipe would wait for ever
+        raise InvalidInput(wrong)
     for name in names:
         try:
             file = open_file(name)
@@ -94,9 +96,20 @@ def weight_files(folder: Path) -> list[str]:
     return names
 
 
+def _irregular(folder: Path, names: Iterable[str]) -> list[Finding]:
+    """Names that are no plain files: pipes, sockets, devices, folders, links to nothing."""
+    return [
+        _finding(folder / name, "is no regular file", hint="put the weights themselves there")
+        for name in names
+        if not (folder / name).is_file()
+    ]
+
+
 def _indexed(path: Path) -> list[str]:
     """Names of files in an index."""
     try:
+        if not path.is_file():
+            raise InvalidInput([_finding(path, "is no regular file")])
         if path.stat().st_size > LARGEST_INDEX_BYTES:
             raise InvalidInput([_finding(path, "is larger than any index")])
         files = set(json.loads(path.read_bytes())["weight_map"].values())
