@@ -41,6 +41,12 @@ class HardwareFit:
     scale_out: float = 0.75
     fp8: float = 1.0  # further share of the matmul curve for 8-bit and narrower products
     sigma: float = 0.12  # residual scatter of log(measured/predicted) on this generation
+    attention: float = 0.0  # the same as `matmul` for fused attention; 0 = as for products
+
+    @property
+    def of_attention(self) -> float:
+        """Share of the attention curve."""
+        return self.attention or self.matmul
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +168,30 @@ def fits_of(job: Job, calibration: Calibration) -> tuple[HardwareFit, Stack]:
     """What holds for the job: measured on its own cluster where it was, else fitted."""
     cluster = job.cluster
     hardware, stack = calibration.hardware_fit(cluster.gpu.generation), calibration.stack(job.stack)
+    if cluster.gpu.curves is not None and cluster.gpu.curves.partial:
+        return _partly_measured(hardware, stack, cluster, cluster.gpu.curves)
     if cluster.gpu.curves is not None:
         hardware = _measured_hardware(cluster, cluster.gpu.curves)
     if cluster.gpu.curves is None or cluster.overheads is None or not is_measured(job):
         return hardware, stack
     return hardware, _measured_stack(stack, cluster, cluster.gpu.curves, cluster.overheads)
+
+
+def _partly_measured(
+    hardware: HardwareFit, stack: Stack, cluster: Cluster, curves: Curves
+) -> tuple[HardwareFit, Stack]:
+    """The fits, but for what traces of a run showed: that is taken as it stands."""
+    shares: dict[str, Any] = dict(cluster.shares or {})
+    known = {"scale_out": shares.pop("scale_out", hardware.scale_out)}
+    if curves.matmul:
+        known |= {"matmul": 1.0, "attention": hardware.of_attention}
+        known |= {"fp8": 1.0} if "fp8" in curves.matmul else {}
+    if curves.attention:
+        known |= {"attention": 1.0}
+        stack = replace(stack, attention=1.0, attention_generation=3)
+    if curves.memory is not None:
+        known |= {"memory": 1.0}
+    return replace(hardware, **known), replace(stack, **shares)
 
 
 def _measured_hardware(cluster: Cluster, curves: Curves) -> HardwareFit:

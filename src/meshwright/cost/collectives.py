@@ -28,7 +28,8 @@ class Group:
 
     `inner` members share the innermost domain, whose `link` has measured curves, reached to the
     share `scale_up`; `outer_rate` is bytes/s per GPU across domains (the slowest outer level that
-    the group reaches), `outer_latency_s` one hop there.
+    the group reaches), `outer_latency_s` one hop there. Collectives `in_runs` were measured in
+    runs: no share of theirs is left out.
     """
 
     link: Link
@@ -37,6 +38,7 @@ class Group:
     inner: Any
     outer_rate: Any
     outer_latency_s: Any
+    in_runs: frozenset[str] = frozenset()
 
     @property
     def outer(self) -> Any:
@@ -72,7 +74,14 @@ def place(
         inner=members_within(size, stride, links[0].domain),
         outer_rate=outer_rate,
         outer_latency_s=outer_latency * latency,
+        in_runs=_in_runs(cluster),
     )
+
+
+def _in_runs(cluster: Cluster) -> frozenset[str]:
+    """The collectives of the innermost link that traces of a run told."""
+    curves = cluster.gpu.curves
+    return frozenset(cluster.links[0].curves or ()) if curves and curves.partial else frozenset()
 
 
 def all_gather_s(group: Group, total_bytes: Any) -> Any:
@@ -89,19 +98,21 @@ def all_reduce_s(group: Group, total_bytes: Any) -> Any:
 
 def gather_parameters_s(group: Group, total_bytes: Any) -> Any:
     """Seconds to gather sharded parameters; with the stack's own copies where it was measured."""
-    kind = "all_gather" if group.link.curves is None else "gather_parameters"
+    kind = _measured_else(group, "gather_parameters", "all_gather")
     return np.maximum(_inner_s(group, kind, total_bytes), _outer_s(group, total_bytes))
 
 
 def reduce_gradients_s(group: Group, total_bytes: Any) -> Any:
     """Seconds to reduce-scatter gradients, likewise."""
-    kind = "all_gather" if group.link.curves is None else "reduce_gradients"
+    kind = _measured_else(group, "reduce_gradients", "reduce_scatter", "all_gather")
     return np.maximum(_inner_s(group, kind, total_bytes), _outer_s(group, total_bytes))
 
 
 def all_reduce_gradients_s(group: Group, total_bytes: Any) -> Any:
     """Seconds to all-reduce gradients of replicas, likewise; else a scatter and a gather."""
-    if group.link.curves is None:
+    if not efficiency.is_measured(group.link, "all_reduce_gradients"):
+        if efficiency.is_measured(group.link, "all_reduce"):
+            return all_reduce_s(group, total_bytes)
         return 2.0 * reduce_gradients_s(group, total_bytes)
     inner = _inner_s(group, "all_reduce_gradients", total_bytes)
     return np.maximum(inner, 2.0 * _outer_s(group, total_bytes))
@@ -121,7 +132,7 @@ def all_to_all_s(group: Group, send_bytes: Any, *, outer_bytes_share: Any = 1.0)
 
 def point_to_point_s(group: Group, send_bytes: Any) -> Any:
     """Seconds to hand `send_bytes` to the next rank of the group over its slowest link."""
-    if group.link.curves is not None and np.all(group.outer <= 1):
+    if efficiency.is_measured(group.link, "send") and np.all(group.outer <= 1):
         return _inner_s(group, "send", send_bytes)
     inner_rate = group.link.bytes_per_s * group.scale_up
     crosses = group.outer > 1
@@ -140,7 +151,13 @@ def latency_s(group: Group) -> Any:
 
 def _inner_s(group: Group, kind: str, total_bytes: Any) -> Any:
     """The leg inside one domain, by the measured curve of its link."""
-    return efficiency.collective_s(group.link, kind, total_bytes, group.inner) / group.scale_up
+    seconds = efficiency.collective_s(group.link, kind, total_bytes, group.inner)
+    return seconds if kind in group.in_runs else seconds / group.scale_up
+
+
+def _measured_else(group: Group, *kinds: str) -> str:
+    """The first of `kinds` that was measured on the link, else the last, which is packaged."""
+    return next((k for k in kinds if efficiency.is_measured(group.link, k)), kinds[-1])
 
 
 def _outer_s(group: Group, total_bytes: Any) -> Any:

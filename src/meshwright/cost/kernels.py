@@ -206,7 +206,7 @@ def attention(shop: Shop, layer: Attention) -> Kernels:
         "precision_name": _attention_precision(plan),
     }
     gpu = shop.job.cluster.gpu
-    rate: Any = shop.stack.attention * shop.hardware.matmul * _older_kernels(shop)
+    rate: Any = shop.stack.attention * shop.hardware.of_attention * _older_kernels(shop)
     if shop.stack.attention_cp != 1.0:
         rate = rate * np.where(plan.cp > 1, shop.stack.attention_cp, 1.0)
     fused_forward = efficiency.attention_s(gpu, **shape, backward=False) / rate
@@ -273,8 +273,9 @@ def elementwise(shop: Shop, block: Block) -> Kernels:
     output (split over tp). Backward moves twice that.
     """
     plan, model = shop.job.plan, shop.job.model
-    if shop.job.cluster.gpu.curves is not None:
-        return _measured_between(shop, block, shop.job.cluster.gpu.curves)
+    curves = pieces_of(shop.job)
+    if curves is not None:
+        return _measured_between(shop, block, curves)
     a, h = block.attention, model.hidden_size
     hidden = (2 * block.norms + 6) * h / shop.sequence_shard
     rotary = 2 * (a.num_attention_heads + a.num_key_value_heads) * a.head_dim / plan.tp
@@ -283,6 +284,12 @@ def elementwise(shop: Shop, block: Block) -> Kernels:
     moved = moved * shop.stack.elementwise
     forward = memory_s(shop, moved)
     return Kernels(forward_s=forward, backward_s=2.0 * forward)
+
+
+def pieces_of(job: Job) -> Curves | None:
+    """The device's own curves, where they hold the pieces between the products."""
+    curves = job.cluster.gpu.curves
+    return curves if curves is not None and curves.pieces else None
 
 
 def _measured_between(shop: Shop, block: Block, curves: Curves) -> Kernels:
@@ -354,7 +361,7 @@ def head(shop: Shop) -> Kernels:
 
 def _loss(shop: Shop, logits: Any) -> Kernels:
     """Cross-entropy over so many logits, in fp32."""
-    curves = shop.job.cluster.gpu.curves
+    curves = pieces_of(shop.job)
     if curves is not None:
         fresh = _piece(shop, curves, "fresh", logits)  # the product's: none of ours is as large
         return _piece(shop, curves, "loss", logits) + replace(fresh, backward_s=0.0)
@@ -366,7 +373,7 @@ def embedding(shop: Shop) -> Kernels:
     """Embedding look-up and the scatter of its gradient."""
     plan, h = shop.job.plan, shop.job.model.hidden_size
     trained = np.where(plan.lora_rank > 0, 0.0, 1.0)
-    curves = shop.job.cluster.gpu.curves
+    curves = pieces_of(shop.job)
     if curves is not None:
         looked_up = _piece(shop, curves, "embedding", shop.tokens * h)
         rows = shop.job.model.vocab_size / np.where(plan.vocab_parallel, plan.tp, 1)

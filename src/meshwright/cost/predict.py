@@ -198,7 +198,7 @@ def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
     operands = _operands(job)
     terms = {}
     for name, value in {**totals, **leaves}.items():
-        source, evidence = _time_basis(job, TIME[name])
+        source, evidence = _time_basis(job, TIME[name], name)
         terms[name] = Term(
             value=float(value),
             unit="s",
@@ -210,7 +210,7 @@ def time_terms(job: Job, time: StepTime) -> dict[str, Term]:
     return terms
 
 
-def _time_basis(job: Job, meaning: Meaning) -> tuple[str, str]:
+def _time_basis(job: Job, meaning: Meaning, name: str) -> tuple[str, str]:
     """Source and evidence of a term: the machine's own measurements where it has them."""
     gpu = job.cluster.gpu
     own = f"{gpu.source}, {gpu.date}"
@@ -219,9 +219,17 @@ def _time_basis(job: Job, meaning: Meaning) -> tuple[str, str]:
         return (f"{paper}; {own}" if paper else own), "measured"
     if meaning.evidence != "measured":
         return meaning.source, meaning.evidence
-    if gpu.curves is not None:
+    if gpu.curves is not None and not gpu.curves.partial:
         return own, "measured"
-    return meaning.source, efficiency.evidence(gpu, "matmul")
+    of_attention = name == "time.compute.attention" and gpu.curves is not None
+    evidence = efficiency.evidence(gpu, "attention" if of_attention else "matmul")
+    return (own if _told(job, of_attention=of_attention) else meaning.source), evidence
+
+
+def _told(job: Job, *, of_attention: bool) -> bool:
+    """Whether traces of a run told the curve of the products, or of attention."""
+    curves = job.cluster.gpu.curves
+    return curves is not None and bool(curves.attention if of_attention else curves.matmul)
 
 
 def time_leaves(job: Job, time: StepTime) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.cost import collectives
-from meshwright.cost.kernels import activation_bytes
+from meshwright.cost.kernels import activation_bytes, pieces_of
 from meshwright.plan.job import expert_data_parallel, num_microbatches, shard_group
 from meshwright.plan.plan import Optimizer
 
@@ -175,7 +175,7 @@ def optimizer_s(job: Job, parameters: RankParameters, *, trained: Any, stack: St
     dense = parameters.dense / np.where(sharded, shard_group(plan), 1)
     expert = parameters.expert / np.where(sharded, expert_data_parallel(plan), 1)
     local = (dense + expert) * trained
-    curves = job.cluster.gpu.curves
+    curves = pieces_of(job)
     if curves is not None:
         width = np.asarray(plan.grad_bytes)
         return curves.piece_s("update", local, width_bytes=width, backward=False) / stack.optimizer
@@ -202,7 +202,7 @@ def accumulation_s(job: Job, parameters: RankParameters, hardware: HardwareFit) 
 
     Elsewhere the products do it (fused accumulation) or it hides in the stack's `elementwise`.
     """
-    curves = job.cluster.gpu.curves
+    curves = pieces_of(job)
     if curves is None:
         return 0.0
     plan = job.plan

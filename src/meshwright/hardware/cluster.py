@@ -26,7 +26,7 @@ class Gpu:
 
     `generation` keys the fitted efficiencies ("volta", "ampere", "hopper", "blackwell", "ada",
     "cdna3", "ascend910b", "tpu-v5p", ...). `memory_bytes` is what the device reports as usable.
-    `curves` are those of the machine at hand, where `meshwright calibrate` measured it.
+    `curves` are those of the machine at hand, where it or a part of it was measured.
     """
 
     name: str
@@ -91,6 +91,7 @@ class Cluster:
     price_source: str = ""
     name: str = ""
     overheads: Overheads | None = None  # of the stack that was measured on this machine
+    shares: Mapping[str, float] | None = None  # of the cost model's fits, from traces of a run
 
     @property
     def num_nodes(self) -> int:

@@ -94,7 +94,7 @@ def grouped_matmul_s(
     roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
     return curves.grouped_matmul_s(
         curve,
-        _experts_curve(gpu.name, gpu.generation) if gpu.curves is None else _UNGROUPED,
+        _experts(gpu),
         roof,
         tokens_per_expert,
         n,
@@ -160,6 +160,11 @@ def collective_s(link: Link, kind: str, total_bytes: Any, size: Any) -> Any:
     return np.where(np.asarray(size) > 1, seconds, 0.0)
 
 
+def is_measured(link: Link, kind: str) -> bool:
+    """Whether a collective was measured on the link itself."""
+    return link.curves is not None and kind in link.curves
+
+
 def link_rate(link: Link, size: Any) -> Any:
     """Bytes/s that each of `size` ranks can send at once on this level, before efficiencies."""
     rate = link.bytes_per_s / link.oversubscription
@@ -170,8 +175,10 @@ def link_rate(link: Link, size: Any) -> Any:
 
 def evidence(gpu: Gpu, what: What, precision_name: str = "bf16") -> Evidence:
     """What the curve rests on: tables of this device, its kin's tables scaled, or judgement."""
-    if gpu.curves is not None:
-        return "scaled" if what == "experts" else "measured"
+    if gpu.curves is not None and (what != "experts" or not gpu.curves.partial):
+        own_curve = {"matmul": gpu.curves.matmul, "attention": gpu.curves.attention}
+        if own_curve.get(what, gpu.curves.memory):
+            return "scaled" if what == "experts" else "measured"
     section: Any = _measured()[what]
     name, _ = peak(gpu, precision_name)
     own = section.get(gpu.name)
@@ -196,12 +203,31 @@ def link_evidence(link: Link) -> Evidence:
     return "measured" if abs(log(link.bytes_per_s / (float(rate) * 1e9))) < 0.02 else "scaled"
 
 
+def matmul_curve(gpu: Gpu, precision_name: str) -> tuple[str, curves.MatmulCurve, curves.Roof]:
+    """The precision that products run in, their curve, and the roof that its shares are of."""
+    name, flops_per_s = peak(gpu, precision_name)
+    roof = curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
+    return name, _matmul(gpu, name), roof
+
+
+def attention_curve(gpu: Gpu, precision_name: str) -> tuple[curves.AttentionCurve, curves.Roof]:
+    """The same for fused attention."""
+    curve, flops_per_s = _attention(gpu, precision_name)
+    return curve, curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
+
+
 _UNGROUPED = curves.ExpertsCurve(expert_rate=1.0, expert_rows0=0.0, routing_s=0.0, traffic=0.0)
+
+
+def _experts(gpu: Gpu) -> curves.ExpertsCurve:
+    """Grouped products as dense ones where all of a machine was measured, without groups."""
+    whole = gpu.curves is not None and not gpu.curves.partial
+    return _UNGROUPED if whole else _experts_curve(gpu.name, gpu.generation)
 
 
 def _matmul(gpu: Gpu, precision: str) -> curves.MatmulCurve:
     """The device's own curve, or the packaged one."""
-    if gpu.curves is not None:
+    if gpu.curves is not None and gpu.curves.matmul:
         own: curves.MatmulCurve = _nearest_precision(gpu.curves.matmul, precision)
         return own
     return _matmul_curve(gpu.name, gpu.generation, precision)
@@ -209,7 +235,7 @@ def _matmul(gpu: Gpu, precision: str) -> curves.MatmulCurve:
 
 def _attention(gpu: Gpu, precision: str) -> tuple[curves.AttentionCurve, float]:
     """The same for attention, with the dense FLOP/s that its rate is a share of."""
-    if gpu.curves is not None:
+    if gpu.curves is not None and gpu.curves.attention:
         name, flops_per_s = peak(gpu, precision)
         return _nearest_precision(gpu.curves.attention, name), flops_per_s
     _, flops_per_s = peak(gpu, "bf16" if "bf16" in gpu.peak_flops else "fp16")
@@ -218,14 +244,14 @@ def _attention(gpu: Gpu, precision: str) -> tuple[curves.AttentionCurve, float]:
 
 def _memory(gpu: Gpu) -> tuple[float, float]:
     """Launch seconds, and share of the memory rate."""
-    if gpu.curves is not None:
+    if gpu.curves is not None and gpu.curves.memory is not None:
         return gpu.curves.memory.launch_s, gpu.curves.memory.memory
     return _memory_curve(gpu.name, gpu.generation)
 
 
 def _collective(link: Link, operation: str) -> curves.CollectiveCurve:
     """The link's own curve, or the packaged one."""
-    if link.curves is not None:
+    if is_measured(link, operation) and link.curves is not None:
         return link.curves[operation]
     return _collective_curve(link.kind, link.bytes_per_s, operation)
 
@@ -243,7 +269,7 @@ def _matmul_curve(name: str, generation: str, precision: str) -> curves.MatmulCu
 
 def _nearest_precision(curves_by_precision: Any, precision: str) -> Any:
     """The nearest precision with a curve: shares of the peak carry over."""
-    wanted = (precision, *_FALLBACK.get(precision, ()), "bf16", "fp32")
+    wanted = (precision, *_FALLBACK.get(precision, ()), "bf16", "fp32", *curves_by_precision)
     return curves_by_precision[next(p for p in wanted if p in curves_by_precision)]
 
 

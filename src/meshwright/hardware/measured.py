@@ -1,9 +1,9 @@
-"""What `meshwright calibrate` measured on one machine: curves of its kernels, and host overheads.
+"""What was measured on one machine: curves of its kernels, and host overheads.
 
 `Curves` hang on the GPU of a cluster, collective curves on its link, `Overheads` on the cluster
 itself; together they are the [measured] table of a cluster file (hardware/measured_table.py).
 Where they are present the cost model uses them in place of data/efficiency.toml and of what was
-fitted to published runs.
+fitted to published runs. `meshwright calibrate` measures all of it, traces of a run only a part.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 OPERATORS = (
     *("norm", "residual", "rotary", "gate", "loss", "embedding"),
     *("accumulate", "update", "fresh"),
+)
+SHARES = (  # of cost's HardwareFit ("scale_out") and Stack, as traces of a run show them
+    *("scale_out", "overlap_tp", "overlap_pp"),
+    *("tp_rate", "dp_rate", "ep_rate", "p2p_rate"),
 )
 
 
@@ -76,17 +80,19 @@ class Curves:
     `OPERATORS`, measured on elements of `piece_bytes`: "norm", "residual", "rotary", "gate" (the
     feed-forward's activation) and "embedding" count hidden elements, "loss" logits, "accumulate"
     and "update" (clipping and optimizer step) parameters; "fresh" is what a tensor costs more that
-    the allocator must ask the system for.
+    the allocator must ask the system for. Where the table is `partial` any of `matmul`,
+    `attention`, `memory` and `pieces` may be absent: what is known of the device stays in force.
     """
 
     date: str
     source: str
-    ranks: int
-    threads: int
-    matmul: Mapping[str, MatmulCurve]
-    attention: Mapping[str, AttentionCurve]
-    memory: MemoryCurve
-    pieces: Mapping[str, Piece]
+    partial: bool = False
+    ranks: int = 1
+    threads: int = 1
+    matmul: Mapping[str, MatmulCurve] = field(default_factory=dict)
+    attention: Mapping[str, AttentionCurve] = field(default_factory=dict)
+    memory: MemoryCurve | None = None
+    pieces: Mapping[str, Piece] = field(default_factory=dict)
     piece_bytes: int = 4
     alone: Alone = field(default_factory=Alone)
 

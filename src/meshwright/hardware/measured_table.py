@@ -1,4 +1,4 @@
-"""The [measured] table of a cluster file, as `meshwright calibrate` writes it.
+"""The [measured] table of a cluster file, as `calibrate` and `diagnose --calibrate` write it.
 
     [measured]
     date = "2026-11-30"             when
@@ -19,6 +19,13 @@
                                     reduce_gradients and (ZeRO stage 0) all_reduce_gradients
     [measured.overheads]            host seconds of the software stack
 
+A table from traces knows a part of that only, and says so:
+
+    partial = true                  what is absent stays as the catalogue and the fits have it
+    [measured.shares]               scale_out, overlap_tp, overlap_pp, tp_rate, dp_rate, ep_rate,
+                                    p2p_rate in place of the fitted ones
+    [[measured.evidence]]           what, points, spread, confidence, source of each figure
+
 Shares (`rate`, `memory`) are of the rates in [gpu] and [[links]]; every other key is explained
 where its noun is defined, in hardware/curves.py and hardware/measured.py.
 """
@@ -29,6 +36,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from itertools import pairwise
 from math import isfinite
+from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
 from meshwright.base.decode import type_hints
@@ -36,36 +44,58 @@ from meshwright.base.names import did_you_mean
 from meshwright.base.noun import dataclass
 from meshwright.base.problem import Problem
 from meshwright.hardware.curves import CollectiveCurve
-from meshwright.hardware.measured import OPERATORS, Curves, Overheads
+from meshwright.hardware.measured import OPERATORS, SHARES, Curves, Overheads
 
 COLLECTIVES = (
     *("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send"),
     *("gather_parameters", "reduce_gradients", "all_reduce_gradients"),
 )
+WHOLE = ("ranks", "threads", "matmul", "attention", "memory", "pieces")  # unless partial
 LARGEST = 1e18
 AGAIN = "`meshwright calibrate -o FILE` writes it anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a figure of a partial table rests on: points, their spread, the files they are from."""
+
+    what: str
+    points: int
+    spread: float
+    confidence: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurements:
-    """What the table holds: kernels for the GPU, collectives for its innermost link, overheads."""
+    """What the table holds: kernels for the GPU, collectives for its innermost link, overheads.
+
+    `shares` are values of the cost model's fits, see `SHARES`.
+    """
 
     curves: Curves
     collectives: Mapping[str, CollectiveCurve]
-    overheads: Overheads
+    overheads: Overheads | None
+    shares: Mapping[str, float]
 
 
 def check_measured(table: object) -> list[Problem]:
     """Everything wrong with the table."""
     if not isinstance(table, dict):
         return [Problem("measured", table, "is no table", AGAIN)]
-    own, collectives, overheads = _split(table)
-    found = _check(Curves, own, "measured", extra=("collectives", "overheads"))
-    found += _check(Mapping[str, CollectiveCurve], collectives, "measured.collectives")
-    found += _check(Overheads, overheads, "measured.overheads")
-    if collectives:  # a single rank has none
-        found += _absent(collectives, COLLECTIVES, "measured.collectives")
-    found += _absent(own.get("pieces", {}), OPERATORS, "measured.pieces")
+    own, others = _split(table)
+    partial = own.get("partial") is True
+    found = _check(Curves, own, "measured", extra=tuple(others))
+    for name, kind in OTHERS.items():
+        found += _check(kind, others.get(name, EMPTY[name]), f"measured.{name}")
+    found += _unknown(others.get("shares", {}), SHARES, "measured.shares")
+    found += _unknown(others.get("collectives", {}), COLLECTIVES, "measured.collectives")
+    if not partial:
+        found += _absent(own, WHOLE, "measured")
+        if others.get("collectives"):  # a single rank has none
+            found += _absent(others["collectives"], COLLECTIVES, "measured.collectives")
+    if not partial or "pieces" in own:
+        found += _absent(own.get("pieces", {}), OPERATORS, "measured.pieces")
     found += _uneven(own.get("pieces", {})) if not found else []
     for name in ("matmul", "attention"):
         if own.get(name) == {}:
@@ -75,17 +105,39 @@ def check_measured(table: object) -> list[Problem]:
 
 def measurements(table: Mapping[str, Any]) -> Measurements:
     """The nouns of a table without problems."""
-    own, collectives, overheads = _split(table)
+    own, others = _split(table)
+    stated = "overheads" in others or not own.get("partial")
     return Measurements(
         curves=_built(Curves, own),
-        collectives=_built(Mapping[str, CollectiveCurve], collectives),
-        overheads=_built(Overheads, overheads),
+        collectives=_built(Mapping[str, CollectiveCurve], others.get("collectives", {})),
+        overheads=_built(Overheads, others.get("overheads", {})) if stated else None,
+        shares=_built(Mapping[str, float], others.get("shares", {})),
     )
 
 
-def _split(table: Mapping[str, Any]) -> tuple[dict[str, Any], Any, Any]:
-    own = dict(table)
-    return own, own.pop("collectives", {}), own.pop("overheads", {})
+OTHERS: Mapping[str, Any] = {
+    "collectives": Mapping[str, CollectiveCurve],
+    "overheads": Overheads,
+    "shares": Mapping[str, float],
+    "evidence": tuple[Evidence, ...],
+}
+EMPTY: Mapping[str, Any] = {"collectives": {}, "overheads": {}, "shares": {}, "evidence": []}
+
+
+def _split(table: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `Curves` holds, and the rest."""
+    own = {name: value for name, value in table.items() if name not in OTHERS}
+    return own, {name: value for name, value in table.items() if name in OTHERS}
+
+
+def _unknown(table: object, names: tuple[str, ...], key: str) -> list[Problem]:
+    """Keys of a table of numbers or curves that mean nothing."""
+    known = table if isinstance(table, dict) else {}
+    return [
+        Problem(f"{key}.{n}", v, "is no key of this table", did_you_mean(n, names))
+        for n, v in known.items()
+        if n not in names
+    ]
 
 
 def _absent(table: object, names: tuple[str, ...], key: str) -> list[Problem]:
@@ -107,6 +159,7 @@ def _uneven(pieces: Mapping[str, Any]) -> list[Problem]:
 
 def _check(kind: Any, value: object, key: str, *, extra: tuple[str, ...] = ()) -> list[Problem]:
     """What keeps `value` from being a `kind`: a noun, a mapping of nouns, a number, a text."""
+    kind = _stated(kind)
     if get_origin(kind) is Mapping:
         if not isinstance(value, dict):
             return [Problem(key, value, "is no table", AGAIN)]
@@ -140,6 +193,13 @@ def _check_noun(kind: Any, value: object, key: str, *, extra: tuple[str, ...]) -
     return found
 
 
+def _stated(kind: Any) -> Any:
+    """The kind of a value that may be absent."""
+    if get_origin(kind) is UnionType:
+        return next(inner for inner in get_args(kind) if inner is not NoneType)
+    return kind
+
+
 _WORDS = {float: "number from 0 to 10^18", int: "whole number from 1", str: "text", bool: "truth"}
 
 
@@ -155,6 +215,7 @@ def _is_a(kind: type, value: object) -> bool:
 
 def _built(kind: Any, value: Any) -> Any:
     """The `kind` in a checked value."""
+    kind = _stated(kind)
     if get_origin(kind) is Mapping:
         inner = get_args(kind)[1]
         return {name: _built(inner, item) for name, item in value.items()}

@@ -8,8 +8,9 @@
     [host] memory_gb = 1000, cores = 96, gb_per_s_per_gpu = 25
     [[links]] name, kind, domain, gb_per_s, latency_us, oversubscription, peer_gb_per_s,
               nics_per_node, in_network_reduction       from the inside out; replaces all links
-    [measured] ...                      curves and overheads that `meshwright calibrate` wrote, see
-                                        hardware/measured_table.py; only with a [gpu] of its own
+    [measured] ...                      curves and overheads that `calibrate` or `diagnose
+                                        --calibrate` wrote, see hardware/measured_table.py; only
+                                        with a [gpu] of its own
 
 Rates are in GB/s (10^9) per GPU and direction, memory of the GPU in GiB (2^30).
 """
@@ -271,7 +272,13 @@ def _measured(cluster: Cluster, table: Mapping[str, Any]) -> Cluster:
     gpu = replace(
         cluster.gpu, curves=found.curves, source=found.curves.source, date=found.curves.date
     )
-    return replace(cluster, gpu=gpu, links=(inner, *cluster.links[1:]), overheads=found.overheads)
+    return replace(
+        cluster,
+        gpu=gpu,
+        links=(inner, *cluster.links[1:]),
+        overheads=found.overheads,
+        shares=found.shares or None,
+    )
 
 
 def _by_name(table: Mapping[str, Any], gpu: str) -> Cluster:
