@@ -38,11 +38,12 @@ def test_a_folder_is_a_run(traces):
     assert found.left == ()
 
 
-def test_processes_answer_what_one_does(traces):
+def test_processes_answer_what_one_does(traces, capfd):
     shown = []
     many = meshwright.diagnose(traces, workers=2, progress=lambda *n: shown.append(n))
     one = meshwright.diagnose(traces, workers=1)
     assert shown == [(1, 3), (2, 3), (3, 3)]
+    assert capfd.readouterr() == ("", "")
     assert many.causes == one.causes
     for ours, theirs in zip(many.evidence.ranks, one.evidence.ranks, strict=True):
         assert ours.attribution == theirs.attribution

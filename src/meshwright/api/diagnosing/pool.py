@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 4 << 20  # of all files: below it a process costs more than it saves
 _PATIENCE_S = 5.0
+_MAIN = f"from {__package__}.worker import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -142,7 +143,7 @@ def _started() -> _Worker:
     ours, theirs = Pipe()
     known = [entry for entry in sys.path if entry]
     environment = os.environ | dict.fromkeys(_THREADS, "1") | {"PYTHONPATH": os.pathsep.join(known)}
-    command = [sys.executable, "-P", "-m", f"{__package__}.worker", str(theirs.fileno())]
+    command = [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())]
     process = subprocess.Popen(
         command,
         env=environment,

@@ -1,6 +1,6 @@
 """A process that reads traces one at a time and answers with what is kept of each.
 
-    python -P -m meshwright.api.diagnosing.worker FD
+    python -P -c "from meshwright.api.diagnosing.worker import main; main()" FD
 
 FD is one end of a pair of sockets, inherited from the process that asks; what goes through it is
 made by these two alone. The columns of a trace live in here and are gone before the next one.
@@ -9,6 +9,7 @@ made by these two alone. The columns of a trace live in here and are gone before
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -72,10 +73,7 @@ def serve(connection: Connection) -> None:
             return
 
 
-if __name__ == "__main__":
-    import signal
-
-    from meshwright.api.diagnosing.worker import serve as serve_by_name  # answers of that module
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who started us decides
-    serve_by_name(Connection(int(sys.argv[1])))
+def main() -> None:
+    """The life of a worker; Ctrl-C is for the process that asks."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(Connection(int(sys.argv[1])))
