@@ -8,12 +8,13 @@ decode is mended, and what cannot be mended is halved until the damaged events s
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.trace.decoding import Closed, Decoder, Malformed
 from meshwright.diagnose.trace.events import Lenient
-from meshwright.diagnose.trace.mending import mended, mended_thoroughly
+from meshwright.diagnose.trace.mending import BREAKS, mended, mended_thoroughly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,22 +55,31 @@ def next_piece(window: Window, decoder: Decoder, *, size: int) -> Piece | None:
     The window's text starts with the array's bracket, or with one in the place of what was read.
     """
     window.fill(size)
+    while not window.ended and window.text[1:_GAP].isspace():
+        window.text = bytearray(b"[") + window.text[1:].lstrip()
+        window.fill(size)
     if window.ended and not window.text.strip(b"[ \t\r\n,"):
         return None
     try:
         return _cut_and_decoded(window, decoder)
     except Malformed:
         pass
-    truncated = False
+    text = bytes(window.text)
     for mend in (mended, mended_thoroughly):
-        window.text = bytearray(mend(bytes(window.text)))
+        window.text = bytearray(mend(text))
         try:
             return _as_mended(_cut_and_decoded(window, decoder))
         except Malformed as error:
-            truncated = error.truncated
-    if truncated and not window.ended and len(window.text) < EVENT_BYTES:
-        return next_piece(window, decoder, size=2 * len(window.text))
-    return _salvaged(window, decoder)
+            if error.truncated and _may_be_one_event(window):
+                return next_piece(window, decoder, size=2 * len(window.text))
+    return _salvaged(window, decoder, mended=window.text != text.translate(BREAKS))
+
+
+def _may_be_one_event(window: Window) -> bool:
+    """Whether the text may be the start of an event longer than the window."""
+    if window.ended or len(window.text) >= EVENT_BYTES:
+        return False
+    return sum(1 for _ in islice(_BOUNDARY.finditer(window.text), 2)) < 2
 
 
 def _cut_and_decoded(window: Window, decoder: Decoder) -> Piece:
@@ -141,7 +151,7 @@ def _as_mended(piece: Piece) -> Piece:
     return Piece(events=piece.events, end=piece.end, closed=piece.closed, mended=True)
 
 
-def _salvaged(window: Window, decoder: Decoder) -> Piece:
+def _salvaged(window: Window, decoder: Decoder, *, mended: bool) -> Piece:
     """What decodes of the window's text, event by event where it must be."""
     text = window.text
     stop, end = _array_end(window)
@@ -164,7 +174,9 @@ def _salvaged(window: Window, decoder: Decoder) -> Piece:
                 middle = (first + last) // 2
                 spans += [(middle, last), (first, middle)]
     whole = end or stop
-    return Piece(events=events, end=whole, closed=bool(end), bad=bad, lost_bytes=lost, mended=True)
+    return Piece(
+        events=events, end=whole, closed=bool(end), bad=bad, lost_bytes=lost, mended=mended
+    )
 
 
 def _array_end(window: Window) -> tuple[int, int]:

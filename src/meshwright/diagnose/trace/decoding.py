@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from meshwright.diagnose.trace.events import Events, lenient_decoder, quick_decoder
+from meshwright.diagnose.trace.events import Events, leniently, quick_decoder
 
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _PATIENCE = 3  # refusals in a row after which the quick decoder is not asked again
@@ -31,28 +31,37 @@ class Closed(Malformed):
 class Decoder:
     """Decodes arrays of one file; knows what the file has asked for so far.
 
-    `exact` says that its times have more digits than a float.
+    `exact` says that its times have more digits than a float, or are text.
     """
 
     def __init__(self) -> None:
         self.exact = False
+        self._strict = True
         self._refusals = 0
 
     def decode(self, text: bytes | memoryview) -> Events:
         """The events of `[...]`; raises `Malformed` and its kin."""
         try:
-            if self._refusals < _PATIENCE:
-                try:
-                    events = quick_decoder(exact=self.exact).decode(text)
-                    self._refusals = 0
-                    return events
-                except msgspec.ValidationError:
-                    self._refusals += 1
-            return lenient_decoder().decode(text)
+            return self._quickly(text) or leniently().decode(text)
         except RecursionError:
             raise Malformed from None
         except msgspec.DecodeError as error:
             raise _kind(str(error)) from None
+
+    def _quickly(self, text: bytes | memoryview) -> Events:
+        """The events by a quick decoder, strict or not; none if both refuse."""
+        if self._refusals >= _PATIENCE:
+            return []
+        ways = ((self.exact, True), (True, False)) if self._strict else ((True, False),)
+        for exact, strict in ways:
+            try:
+                events = quick_decoder(exact=exact, strict=strict).decode(text)
+            except msgspec.ValidationError:
+                continue
+            self._refusals, self.exact, self._strict = 0, exact, strict
+            return events
+        self._refusals += 1
+        return []
 
     def decode_lenient(self, text: bytes) -> Events:
         """The same by the lenient decoder."""

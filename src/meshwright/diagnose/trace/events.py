@@ -130,19 +130,22 @@ Events = list[Any]
 
 
 @cache
-def quick_decoder(*, exact: bool) -> msgspec.json.Decoder[Events]:
-    """A decoder of lists of `Timed`, `Instant` and `Named` (or their exact kin)."""
+def quick_decoder(*, exact: bool, strict: bool = True) -> msgspec.json.Decoder[Events]:
+    """A decoder of lists of `Timed`, `Instant` and `Named` (or their exact kin).
+
+    One that is not strict takes text for numbers.
+    """
     skipped = (
         msgspec.defstruct(f"Skipped{n}", [], tag_field="ph", tag=word, gc=False)
         for n, word in enumerate(_PHASES)
     )
     read = (Exact, ExactInstant) if exact else (Timed, Instant)
     kinds: Any = reduce(or_, (*read, Named, *skipped))
-    return msgspec.json.Decoder(list[kinds])
+    return msgspec.json.Decoder(list[kinds], strict=strict)
 
 
 @cache
-def lenient_decoder() -> msgspec.json.Decoder[Events]:
+def leniently() -> msgspec.json.Decoder[Events]:
     """A decoder of lists of `Lenient`, and of whatever else stands among events."""
     kinds: Any = Lenient | int | str | float | bool | list[Any] | None
     return msgspec.json.Decoder(list[kinds], float_hook=Decimal)

@@ -1,7 +1,8 @@
 """Damaged JSON text made readable: what several exporters wrote, and what cut or sick files hold.
 
 Characters that JSON forbids in strings become spaces, bytes that are no UTF-8 and lone surrogates
-become the replacement character, NaN and infinities become null. Nothing else is guessed.
+become the replacement character, NaN and infinities become null; a comma too many or too few
+between events is mended too. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import re
 
 _CONTROLS = bytes.maketrans(bytes(range(32)), b" " * 32)
+BREAKS = bytes.maketrans(b"\t\n\r", b"   ")  # what may stand between values
 _NUMBERS = rb"[-+]?(?:NaN|nan|NAN|Infinity|infinity|inf|Inf|INF)"
 _VALUE = re.compile(rb'("\s*:\s*)' + _NUMBERS + rb"(?=\s*[,}\]])")
-_STRING_OR_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*+"|' + _NUMBERS + rb"\b")
+_OUTSIDE = re.compile(
+    rb'"(?:[^"\\]|\\.)*+"|(?P<null>' + _NUMBERS + rb")\b|(?P<end>\}(?=\s*\{))|,(?=\s*[\]}])"
+)
 _SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
@@ -27,9 +31,13 @@ def mended(text: bytes) -> bytes:
 
 
 def mended_thoroughly(text: bytes) -> bytes:
-    """The text with numbers that are none replaced wherever they stand outside of strings."""
-    return _STRING_OR_NUMBER.sub(lambda m: _value(m[0]), mended(text))
+    """The text with all mended that stands outside of strings: numbers that are none, commas."""
+    return _OUTSIDE.sub(_outside, mended(text))
 
 
-def _value(found: bytes) -> bytes:
-    return found if found.startswith(b'"') else b"null"
+def _outside(found: re.Match[bytes]) -> bytes:
+    if found["null"]:
+        return b"null"
+    if found["end"]:
+        return b"},"
+    return found[0] if found[0] != b"," else b""

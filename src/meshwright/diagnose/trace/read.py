@@ -31,6 +31,8 @@ from meshwright.diagnose.trace.window import Window
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from meshwright.diagnose.trace.cutting import Piece
+
 
 _MOST_BAD = 100_000  # damaged events after which the rest of a file is not looked at
 
@@ -57,8 +59,8 @@ def read_trace(path: str | Path, *, limit_bytes: int = LIMIT_BYTES) -> Trace:
     with _collector_paused():
         head = opened(path, window)
         count = _read_events(window, tables, told)
-        if count.bad and not count.events:
-            refuse(path, "it is not JSON: none of its events can be decoded")
+        if not count.events and (count.bad or not count.finished):
+            refuse(path, "none of its events can be decoded" if count.bad else "it has no events")
         tail = closed(window, told=told) if count.finished else {}
         return _trace(path, window, tables, count=count, metadata=(head, tail), told=told)
 
@@ -77,10 +79,9 @@ def _collector_paused() -> Iterator[None]:
 
 def _read_events(window: Window, tables: Tables, told: list[Left]) -> _Count:
     """Reads the array in the window into tables, and leaves the window behind it."""
-    decoder = Decoder()
-    events, bad, lost_bytes, mended = 0, 0, 0, False
-    finished = False
-    while not finished and bad < _MOST_BAD:
+    decoder, damage = Decoder(), _Damage()
+    events, finished = 0, False
+    while not finished and damage.bad + damage.none < _MOST_BAD:
         piece = next_piece(window, decoder, size=PIECE_BYTES)
         if piece is None:
             break
@@ -92,36 +93,46 @@ def _read_events(window: Window, tables: Tables, told: list[Left]) -> _Count:
             continue
         window.drop(piece.end, instead=b"" if piece.closed else b"[")
         events += len(piece.events) - none
-        bad += none + piece.bad
-        lost_bytes += piece.lost_bytes
-        mended = mended or piece.mended
+        damage.add(piece, none)
         finished = piece.closed
-    _tell_damage(told, bad=bad, lost_bytes=lost_bytes, mended=mended, finished=finished)
-    return _Count(events=events, bad=bad, finished=finished)
+    told += damage.lefts(finished=finished)
+    return _Count(events=events, bad=damage.bad + damage.none, finished=finished)
 
 
-def _tell_damage(
-    told: list[Left],
-    *,
-    bad: int,
-    lost_bytes: int,
-    mended: bool,
-    finished: bool,
-) -> None:
-    if bad:
-        what = f"damaged events ({lost_bytes:,} bytes)"
-        told.append(_left(what, bad, "they could not be decoded"))
-    if mended:
-        reason = "control characters, bad UTF-8, NaN or infinity were replaced"
-        told.append(_left("text that is no JSON", 1, reason))
-    if bad >= _MOST_BAD:
-        told.append(_left("rest of the file", 1, f"more than {_MOST_BAD:,} events are damaged"))
-    elif not finished:
-        told.append(_left("end of the file", 1, "the file ends within its events"))
+class _Damage:
+    """What could not be decoded so far."""
+
+    def __init__(self) -> None:
+        self.bad = 0  # events
+        self.none = 0  # entries that are no events
+        self.lost_bytes = 0
+        self.mended = False
+
+    def add(self, piece: Piece, none: int) -> None:
+        """Counts a piece's damage."""
+        self.bad += piece.bad
+        self.none += none
+        self.lost_bytes += piece.lost_bytes
+        self.mended = self.mended or piece.mended
+
+    def lefts(self, *, finished: bool) -> Iterator[Left]:
+        """What to tell of it."""
+        if self.bad:
+            what = f"damaged events ({self.lost_bytes:,} bytes)"
+            yield _left(what, self.bad, "they could not be decoded")
+        if self.none:
+            yield _left("entries that are no events", self.none, "they state no phase (ph)")
+        if self.mended:
+            reason = "control characters, bad UTF-8, NaN, infinities or commas were replaced"
+            yield _left("text that is no JSON", 1, reason)
+        if self.bad + self.none >= _MOST_BAD:
+            yield _left("rest of the file", 1, f"more than {_MOST_BAD:,} events are damaged")
+        elif not finished:
+            yield _left("end of the file", 1, "it ends within its events")
 
 
-def _left(what: str, count: int, reason: str, time_us: float = 0.0) -> Left:
-    return Left(what=what, count=count, time_us=time_us, reason=reason)
+def _left(what: str, count: int, reason: str) -> Left:
+    return Left(what=what, count=count, time_us=0.0, reason=reason)
 
 
 def _trace(

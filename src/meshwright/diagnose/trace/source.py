@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES = 1 << 20
 LIMIT_BYTES = 16 << 30
-RATIO = 300  # inflated bytes to a compressed one; real traces have 8 to 40
+RATIO = 200  # inflated bytes to a compressed one; real traces have 8 to 40
 RATIO_FROM_BYTES = 256 << 20  # below this, any ratio is harmless
 _READ = 1 << 18
 GZIP = b"\x1f\x8b"

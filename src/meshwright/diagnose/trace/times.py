@@ -49,7 +49,10 @@ def nanoseconds(times_us: NDArray[np.float64]) -> NDArray[np.int64]:
 def nanoseconds_of_text(texts: Sequence[Any]) -> NDArray[np.int64]:
     """Times written as sixteen digits, a point and three more; one by one where any is not so."""
     raw = type(texts[0]) is msgspec.Raw and type(texts[-1]) is msgspec.Raw
-    joined = np.frombuffer(b",".join([*texts, b""]) if raw else b"", dtype=np.uint8)
+    text = b",".join([*texts, b""]) if raw else b""
+    if text.startswith(b'"'):  # Ascend writes times as text, with a tab behind them
+        text = text.replace(b'"', b"").replace(b"\\t", b"")
+    joined = np.frombuffer(text, dtype=np.uint8)
     if len(joined) == _WIDTH * len(texts):
         rows = joined.reshape(-1, _WIDTH)
         digits = rows[:, _DIGITS] - ord("0")  # what is no digit wraps around, beyond 9
@@ -68,7 +71,7 @@ def nanoseconds_of(value: Any) -> int:
     if not isinstance(value, int | float | str | Decimal):
         value = bytes(value).decode("utf-8", "replace")
     try:
-        exact = Decimal(value.strip('"\t ') if isinstance(value, str) else value)
+        exact = Decimal(value.replace("\\t", "").strip('"\t ') if isinstance(value, str) else value)
         return round(exact * 1000) if abs(exact) <= LATEST_US else int(BAD_NS)
     except (InvalidOperation, ValueError, OverflowError):
         return int(BAD_NS)
