@@ -99,7 +99,26 @@ def test_a_heavy_last_stage_is_found_and_its_cure_predicted(tmp_path: Path) -> N
 
 def test_uneven_microbatches_are_found(tmp_path: Path) -> None:
     pipeline = read(Made(work_us=uneven_lengths, dp=4, m=16), tmp_path)
-    assert pipeline.principal.startswith("data processing: microbatches")
+    assert pipeline.principal.startswith("data processing: sequence-length imbalance")
+
+
+def test_causes_that_hide_each_other_are_weighed_fairly(tmp_path: Path) -> None:
+    def both(direction: str, stage: int, dp: int, *where: int) -> float:
+        uneven = crc32(repr((dp, where[0], where[2])).encode()) % 100 / 80
+        return even(direction) * (1.0 + uneven) * (1.25 if stage == 3 else 1.0)
+
+    pipeline = read(Made(work_us=both, dp=4, m=16, steps=6), tmp_path)
+    effects = pipeline.effects_us
+    assert effects["microbatches"] > effects["stages"] > effects["workers"]
+    alone = pipeline.step_span_us_median - pipeline.what_if_us["microbatches alike"]
+    assert effects["microbatches"] > alone  # the heavy stage hides a part of it
+    assert pipeline.principal.startswith("data processing")
+
+
+def test_an_even_run_has_nothing_but_its_bubble(tmp_path: Path) -> None:
+    pipeline = read(Made(work_us=even), tmp_path)
+    assert pipeline.principal == "pipeline bubble (model structure / schedule)"
+    assert all(us == pytest.approx(0.0, abs=1e-6) for us in pipeline.effects_us.values())
 
 
 def test_free_communication_is_predicted(tmp_path: Path) -> None:

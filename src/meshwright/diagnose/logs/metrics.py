@@ -214,7 +214,7 @@ def _rates(steps: _Steps) -> dict[str, Any]:
     return {
         **{f"{name}_median": _median(steps[name][steps.steady]) for name in names},
         "tokens": int(np.nansum(tokens)),
-        "unlabelled_share": None if labelled is None else max(1.0 - labelled, 0.0),
+        "unlabelled_share": None if labelled is None else min(max(1.0 - labelled, 0.0), 1.0),
         "memory_bytes_max": float(memory.max()) if len(memory) else None,
     }
 

@@ -64,6 +64,9 @@ class Pipeline:
     mw: Mapping[str, float] = field(default_factory=dict)
     what_if_us: Mapping[str, float] = field(default_factory=dict)
     replay_us: float | None = None
+    effects_us: Mapping[str, float] = field(
+        default_factory=dict
+    )  # what uneven "stages", slow "workers", uneven "microbatches" cost a step
     bubble_us: Mapping[str, float] = field(
         default_factory=dict
     )  # the step as "compute", "ideal_bubble", "imbalance", "waits"

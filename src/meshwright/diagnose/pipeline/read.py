@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.diagnose.pipeline.effects import effects_us
 from meshwright.diagnose.pipeline.ideal import bubble_parts_us, ideal_bubble
 from meshwright.diagnose.pipeline.iterations import (
     HINT,
@@ -242,6 +243,7 @@ def _replayed(pipeline: Pipeline, operations: Operations) -> Pipeline:
         mw={**dataclasses.asdict(worst), "Mw": worst.rem},
         slowest_workers=tuple((pp, table.dps[dp]) for pp, dp in slowest),
         what_if_us=what_ifs_us(run, slowest),
+        effects_us=effects_us(run, slowest),
         replay_us=float(np.median(run.actual_us)),
         chart=_chart(operations, table.steps[at]),
         chart_step=table.steps[at],

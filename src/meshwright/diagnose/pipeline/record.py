@@ -20,6 +20,7 @@ BOTH = (
     "mw",
     "what_if_us",
     "replay_us",
+    "effects_us",
     "bubble_us",
     "slowest_workers",
     "steps",

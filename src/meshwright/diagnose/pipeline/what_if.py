@@ -15,6 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.pipeline.alike import (
+    alike_microbatches,
+    alike_stages,
+    of_other_stages,
+    of_other_workers,
+)
 from meshwright.diagnose.pipeline.graph import COMPUTES, SYNCED, graph_of
 from meshwright.diagnose.pipeline.replay import steps_us, work_us
 
@@ -161,10 +167,10 @@ def what_ifs_us(run: Replay, slowest: tuple[tuple[int, int], ...]) -> dict[str, 
     for pp in stages if 1 < len(stages) <= STAGES_SHOWN else ():
         own = (run.stages == pp)[:, None, None] & computes
         name = "last stage" if pp == stages[-1] else f"stage {pp}"
-        out[f"{name} as fast as the rest"] = run.with_(own, _of_other_stages(run, pp))
+        out[f"{name} as fast as the rest"] = run.with_(own, of_other_stages(run, run.work, pp))
     out |= _of_slowest(run, slowest)
-    out["stages alike"] = run.with_(computes, _alike_stages(run))
-    out["microbatches alike"] = run.with_(computes, _alike_microbatches(run))
+    out["stages alike"] = run.with_(computes, alike_stages(run, run.work))
+    out["microbatches alike"] = run.with_(computes, alike_microbatches(run, run.work))
     free = np.zeros_like(run.work)
     messages = np.char.endswith(run.kinds, ("-send")) | np.char.endswith(run.kinds, "-recv")
     shared = np.isin(run.kinds, SYNCED)
@@ -188,7 +194,7 @@ def _of_slowest(run: Replay, slowest: tuple[tuple[int, int], ...]) -> dict[str, 
     out: dict[str, Floats] = {}
     every = run.work.copy()
     for pp, dp in slowest:
-        own, usual = run.worker(pp, dp) & computes, _of_other_workers(run, pp, dp)
+        own, usual = run.worker(pp, dp) & computes, of_other_workers(run, run.work, pp, dp)
         every = np.where(own, usual, every)
         if len(out) < WORKERS_SHOWN:
             name = f"worker pp {pp} dp {run.table.dps[dp]} at the median"
@@ -205,66 +211,6 @@ def _ideal(work: Floats, kinds: NDArray[np.str_]) -> Floats:
         own = kinds == kind
         ideal[own] = work[own].mean() if kind in LOCAL else np.median(work[own])
     return ideal
-
-
-def _of_other_stages(run: Replay, pp: int) -> Floats:
-    """A stage's computes scaled down to what is typical of the other stages.
-
-    Typical is the lower median over data-parallel ranks, so that one slow worker does not make
-    its stage a slow one.
-    """
-    out = run.work.copy()
-    for kind in COMPUTES:
-        typical = _typical(run, kind)
-        own = typical.pop(pp, 0.0)
-        if own > 0 and typical:
-            which = (run.kinds == kind) & (run.stages == pp)
-            out[which] *= min(float(np.mean(list(typical.values()))) / own, 1.0)
-    return out
-
-
-def _typical(run: Replay, kind: str) -> dict[int, float]:
-    """Stage -> mean duration of a compute on its typical data-parallel rank."""
-    out: dict[int, float] = {}
-    for stage in sorted(set(run.stages.tolist())):
-        own = (run.kinds == kind) & (run.stages == stage)
-        if own.any():
-            by_dp = np.sort(run.work[own].mean(axis=(0, 2)))
-            out[stage] = float(by_dp[(len(by_dp) - 1) // 2])
-    return out
-
-
-def _of_other_workers(run: Replay, pp: int, dp: int) -> Floats:
-    """A worker's computes at the median of their kind on the other ranks of its stage."""
-    out = run.work.copy()
-    for kind in COMPUTES:
-        own = (run.kinds == kind) & (run.stages == pp)
-        if own.any():
-            out[own, dp] = np.median(np.delete(run.work[own], dp, axis=1), axis=(0, 1))
-    return out
-
-
-def _alike_stages(run: Replay) -> Floats:
-    """Each compute scaled from what is typical of its stage to the mean over all stages."""
-    out = run.work.copy()
-    for kind in COMPUTES:
-        typical = _typical(run, kind)
-        for stage, us in typical.items():
-            if us > 0:
-                which = (run.kinds == kind) & (run.stages == stage)
-                out[which] *= float(np.mean(list(typical.values()))) / us
-    return out
-
-
-def _alike_microbatches(run: Replay) -> Floats:
-    """Each compute at the mean of its kind on its own worker, over microbatches and steps."""
-    out = run.work.copy()
-    for kind in COMPUTES:
-        for stage in set(run.stages.tolist()):
-            own = (run.kinds == kind) & (run.stages == stage)
-            if own.any():
-                out[own] = run.work[own].mean(axis=(0, 2), keepdims=True)
-    return out
 
 
 def _without_bubble(run: Replay) -> Floats:
