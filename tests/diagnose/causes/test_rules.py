@@ -10,6 +10,7 @@ from meshwright.diagnose.causes.case import case_of
 from meshwright.diagnose.causes.facts import FACTS
 from meshwright.diagnose.causes.rule import CauseRule, all_causes, has_evidence
 from meshwright.diagnose.diagnosis import CLASSES
+from meshwright.diagnose.split.facts import FURTHER
 from meshwright.plan.job import Loading, Runtime, Workload
 from meshwright.plan.words import FIELDS, read_word
 
@@ -21,7 +22,6 @@ KINDS = {
     "COM": CLASSES[3],
     "HST": CLASSES[4],
 }
-SAVING = {"HST910"}  # speaks of traces without any step
 
 
 def codes(found) -> set[str]:
@@ -123,5 +123,5 @@ def test_facts_that_rules_read_are_named_ones() -> None:
     for path in sources:
         with open(path, encoding="utf-8") as text:
             used = set(wanted.findall(text.read()))
-        assert used <= set(FACTS) | {"d2h_calls", "d2h_bytes"}, path
+        assert used <= {*FACTS, *FURTHER}, path
     assert case_module.fact_us(case_module.case_of(made()), "no_such_fact") is None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.pattern import pattern
 from meshwright.base.units import GIB
-from meshwright.diagnose.causes.case import LATE, calls_a_step, class_us, fact_us
+from meshwright.diagnose.causes.case import LATE, calls_a_step, class_us, fact_us, largest
 from meshwright.diagnose.causes.levers import changed_job, lever
 from meshwright.diagnose.causes.proofs import of_kernels, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -26,6 +26,7 @@ FUSED = 0.5  # a chain of two kernels made one moves half the bytes; longer chai
 MEMORY_BOUND = ("elementwise", "copy_layout", "norm", "reduce")
 MATRIX = ("gemm", "attention", "conv")
 WORTH = 0.05
+LEAST_SEEN, ALL_SEEN = 0.2, 0.95  # of the kernels: with fewer nothing follows for the rest
 RECOMPUTED = 0.15  # of compute: of whole layers a quarter, less beside head and optimizer
 MANY_OPTIMIZER_KERNELS = 200  # a fused or foreach optimizer needs some dozens for any model
 LOSS_SHARE = 0.1
@@ -107,7 +108,8 @@ def memory_bound(case: Case) -> Found | None:
     Do: torch.compile or fused kernels for norm, rotary embedding, activation, cross-entropy.
     """
     bound, products = class_us(case, *MEMORY_BOUND), class_us(case, *MATRIX)
-    fusible = FUSED * class_us(case, "elementwise", "copy_layout")
+    norms = fact_us(case, "unfused_norm_us") or 0.0  # which MOD910 speaks of
+    fusible = FUSED * max(0.0, class_us(case, "elementwise", "copy_layout") - norms)
     if bound <= products or case.of_step(fusible) < WORTH:
         return None
     return Found(
@@ -124,11 +126,15 @@ def memory_bound(case: Case) -> Found | None:
     )
 
 
-def _softmax_us(case: Case) -> float:
-    """Time of softmax kernels in a step, by fact or by the names of the longest kernels."""
+def _unfused_us(case: Case) -> float:
+    """What one kernel for attention would save of a step.
+
+    Of softmax and the products beside it half, the least that FlashAttention reports; where these
+    are not known all of the softmax kernels, of which a fused kernel has none.
+    """
     fact = fact_us(case, "unfused_attention_us")
     if fact is not None:
-        return fact
+        return FUSED * fact
     return max((_softmax_share(r) for r in case.ranks), default=0.0) * case.part_us("compute")
 
 
@@ -149,15 +155,16 @@ def _softmax_share(rank: Rank) -> float:
 def unfused_attention(case: Case) -> Found | None:
     """Scores are written to memory, go through softmax, and are read again.
 
-    Shown by: softmax kernels between batched matrix products. Costs: nearly all of the softmax
-    kernels' time, and memory that grows with the square of the sequence.
+    Shown by: softmax kernels between batched matrix products. Costs: at least half of their time
+    (FlashAttention is two to four times as fast), and memory that grows with the square of the
+    sequence.
     Do: F.scaled_dot_product_attention, FlashAttention or cuDNN attention.
     """
-    us = _softmax_us(case)
+    us = _unfused_us(case)
     if case.of_step(us) < WORTH:
         return None
     return Found(
-        message=f"Softmax of attention that is not fused takes {time(us)} of each step.",
+        message=f"Attention that is not fused takes {time(us)} of each step too much.",
         proofs=(of_kernels(case, "softmax", "attention"),),
         lever=lever(
             case,
@@ -183,9 +190,16 @@ def full_recompute(case: Case) -> Found | None:
     predicts it.
     """
     us, compute = fact_us(case, "recompute_us"), case.part_us("compute")
-    if us is None or us < RECOMPUTED * compute or case.of_step(us) < WORTH:
+    if us is None:
+        return None
+    missing = largest(case, "without_launch_share")
+    seen = 1 - (missing[0] if missing else 0.0)  # of the kernels, those that an operator launched
+    us = us / seen if seen > LEAST_SEEN else 0.0
+    if us < RECOMPUTED * compute or case.of_step(us) < WORTH:
         return None
     changes, guards = _less_recompute(case)
+    if seen < ALL_SEEN:
+        guards += (f"the trace has the launches of {seen:.0%} of the device's time only",)
     return Found(
         message=f"Recomputing the forward pass takes {time(us)} of each step "
         f"({us / compute:.0%} of compute).",

@@ -23,7 +23,9 @@ MEMORY_OVER = 1.1  # measured peak over the predicted one
 
 def _exceeded(case: Case, term: str) -> Promise | None:
     """The promise of a term, if the measurement is beyond it by more than teams differ by."""
-    found = next((p for p in promises(case.evidence) if p.term == term), None)
+    found = next(
+        (p for p in case.evidence.promises or promises(case.evidence) if p.term == term), None
+    )
     if found is None or not found.predicted_s or found.measured_s is None:
         return None
     return found if found.measured_s > SLOWER * found.predicted_s else None

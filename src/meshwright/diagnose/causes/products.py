@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.causes.case import fact_us
 from meshwright.hardware.catalogue import gpu as gpu_named
 from meshwright.hardware.efficiency import matmul_s
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
-    from meshwright.diagnose.rank import MatmulShape, Rank
+    from meshwright.diagnose.rank import Matmuls, MatmulShape, Rank
     from meshwright.hardware.cluster import Gpu
 
 BELOW = 0.6  # of the usual rate: tables of two libraries differ by some 20 %
 ALIGNED = 8  # elements of 16 bits: tensor cores read 16 bytes at once
+UNFUSED = 0.05  # of the step: MOD903 speaks of attention's products
 LARGE = 64  # a dimension below it is small by nature (a batch, a head), not misaligned
 PRECISIONS = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32"}
 
@@ -56,8 +58,16 @@ def slow_products(case: Case) -> list[SlowProduct]:
     rank = next((r for r in case.ranks if r.gemm and r.gemm.shapes), None)
     if gpu is None or rank is None or rank.gemm is None or rank.computes_on != "device":
         return []
-    found = (_below(case, rank, gpu, shape) for shape in rank.gemm.shapes)
+    found = (_below(case, rank, gpu, shape) for shape in _judged(case, rank.gemm))
     return [f for f in found if f is not None]
+
+
+def _judged(case: Case, products: Matmuls) -> list[MatmulShape]:
+    """Shapes that a rule may speak of: not those that fused attention would do away with."""
+    unfused = fact_us(case, "unfused_attention_us") or 0.0
+    if case.of_step(unfused) < UNFUSED:
+        return list(products.shapes)
+    return [s for s in products.shapes if "bmm" not in s.op]
 
 
 def _below(case: Case, rank: Rank, gpu: Gpu, shape: MatmulShape) -> SlowProduct | None:
@@ -103,7 +113,8 @@ def misaligned_us(case: Case) -> float:
     rank = next((r for r in case.ranks if r.gemm and r.gemm.shapes), None)
     if rank is None or rank.gemm is None:
         return 0.0
-    usual = median([s.tflops for s in rank.gemm.shapes if not is_misaligned(s)] or [0.0])
-    slow = [s for s in rank.gemm.shapes if is_misaligned(s) and s.tflops < usual]
+    shapes = _judged(case, rank.gemm)
+    usual = median([s.tflops for s in shapes if not is_misaligned(s)] or [0.0])
+    slow = [s for s in shapes if is_misaligned(s) and s.tflops < usual]
     saved = sum(s.kernel_us * (1 - s.tflops / usual) for s in slow) if usual else 0.0
     return saved * _a_step(case, rank)

@@ -82,6 +82,8 @@ def of_collectives(case: Case, *, axis: str | None = None) -> Proof | None:
         f"{f' over {first.group_size} ranks' if first.group_size > 0 else ''}, median "
         f"{time(first.median_us)}, fastest {time(first.min_us)}, {time(first.exposed_us)} exposed"
     )
+    if first.busbw_GBps_at_min:
+        text += f"; at best {first.busbw_GBps_at_min:.3g} GB/s on the bus, waiting included"
     return Proof(text=text, events=named([c.collective for c in found]), ranks=numbers(case)[:1])
 
 
