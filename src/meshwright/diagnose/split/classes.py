@@ -22,7 +22,8 @@ COMMUNICATION = re.compile(
 WAITING = re.compile(r"notify|barrier|wait_kernel|spin", re.IGNORECASE)  # control, not transfer
 TRITON = re.compile(r"^triton_")
 
-# (class, finer kind, pattern of a name in small letters). Classes are the keys of `Rank.kernel_class_sum_us`.
+# (class, finer kind, pattern of a name in small letters). Classes are the keys of
+# `Rank.kernel_class_sum_us`.
 _PATTERNS = (
     ("memory", "memory", r"^memcpy|^memset|^copybuffer"),
     ("gemm", "gemm", r"^triton_tem_\w*?(mm|addmm|bmm)\b|^triton_tem_fused_(add)?mm"),

@@ -27,10 +27,8 @@ TYPES = {
 BATCHED = re.compile(r"^aten::(bmm|baddbmm)$")
 RSQRT = re.compile(r"rsqrt")
 NORM_PARTS = re.compile(r"pow_tensor|MeanOps|rsqrt|MulFunctor|CUDAFunctor(OnSelf)?_add|square")
-NEAR_SOFTMAX, NEAR_RSQRT = (
-    5,
-    4,
-)  # kernels on either side: scale, mask, cast; pow, mean, add, mul, mul
+NEAR_SOFTMAX = 5  # kernels on either side: scale, mask, casts
+NEAR_RSQRT = 3  # pow, mean, add before it; mul, cast, mul after it
 FEWEST = 3  # kernels alike that make a mean
 SPREAD = 0.3  # of kernels alike: more, and their sizes differ
 SHAPED = 2**31  # names are smaller numbers than that
