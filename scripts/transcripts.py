@@ -3,7 +3,7 @@
 A block is fenced with ```console; a line that starts with "$ meshwright" is a command, the lines up
 to the next command its output. The commands of one page share one folder, in the order of the page;
 a fenced block below the remark <!-- file: NAME --> is put there as a file first, and by the remark
-<!-- copy: PATH --> a file of this repository is, under its own name.
+<!-- copy: PATH --> a file of this repository is, under its own name, or a folder, under its path.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def commands(text: str) -> list[str]:
 def _write_files(text: str) -> None:
     """Writes the files that a page shows into the working folder."""
     for name in _COPY.findall(text):
-        shutil.copy2(_ROOT / name, Path(name).name)
+        if (_ROOT / name).is_dir():
+            shutil.copytree(_ROOT / name, name)
+        else:
+            shutil.copy2(_ROOT / name, Path(name).name)
     for name, content in _FILE.findall(text):
         with open(name, "w", encoding="utf-8") as stream:
             stream.write(content)

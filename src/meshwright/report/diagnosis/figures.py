@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LONGEST = 72
+_COMMON = ("void ", "at::native::", "(anonymous namespace)::", "at::detail::")
 
 
 def duration(us: float | None) -> str:
@@ -33,6 +34,13 @@ def name(text: str, longest: int = _LONGEST) -> str:
         return line
     head = (longest - 3) * 2 // 3
     return f"{line[:head]}...{line[len(line) - (longest - 3 - head) :]}"
+
+
+def kernel(text: str, longest: int = _LONGEST) -> str:
+    """The name of a kernel less what many have in common, cut as `name` cuts."""
+    for common in _COMMON:
+        text = text.replace(common, "")
+    return name(text, longest)
 
 
 def ranks(numbers: Sequence[int], most: int = 8) -> str:

@@ -35,7 +35,12 @@ OWNERS = {  # parts of an attribution in words
     "bubble": "bubble of the schedule",
     "uneven": "waiting for slower stages and for transfers",
 }
-CLASSES = {"gemm": "matrix products", "conv": "convolutions", "copy_layout": "layout copies"}
+CLASSES = {
+    "gemm": "matrix products",
+    "conv": "convolutions",
+    "copy_layout": "layout copies",
+    "triton": "triton kernels",
+}
 KINDS = ("compute", "communication", "copies", "idle")
 _KIND = {"compute": "compute", "exposed_comm": "communication", "exposed_memory": "copies"}
 _NO_COMPUTE = frozenset({"comm", "memory"})  # classes of kernels
@@ -115,7 +120,7 @@ def _shared(us: float, weights: Mapping[str, float]) -> Iterator[tuple[str, floa
     if total <= 0:
         yield "all", us
         return
-    small = {name for name, weight in weights.items() if weight < _TINY * total}
+    small = {n for n, weight in weights.items() if weight < _TINY * total or n == "other"}
     for name in weights.keys() - small:
         yield name, us * weights[name] / total
     yield "other", us * sum(weights[name] for name in small) / total

@@ -128,7 +128,7 @@ def ranks_table(evidence: Evidence) -> tuple[Table, int]:
         "idle": "idle",
         "wait": f"waits for others {unit}",
         "last": "came last",
-        "waited_for": f"others wait {unit}",
+        "waited_for": f"all others wait {unit}",
         "because": "because of",
         "principal": "mostly loses to",
     }
@@ -338,7 +338,7 @@ def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: i
     total = fmean([rank.kernel_time_sum_us for rank in ranks] or [0.0])
     rows = [
         {
-            "name": figures.name(name, longest),
+            "name": figures.kernel(name, longest),
             "kind": kind.replace("_", " "),
             "time": figures.duration(us),
             "calls": f"{calls:,.0f}" if calls >= 10 else f"{calls:.3g}",

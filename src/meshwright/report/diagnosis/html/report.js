@@ -147,7 +147,7 @@
     }
 
     const HEAD = [["rank", 0], ["step", 1], ["compute", 1], ["comm. exposed", 1], ["copies", 1],
-      ["idle", 1], ["waits for others", 1], ["others wait", 1], ["came last", 1],
+      ["idle", 1], ["waits for others", 1], ["all others wait", 1], ["came last", 1],
       ["because of", 0], ["mostly loses to", 0], ["file", 0]];
 
     function cells(rank) {
@@ -181,7 +181,7 @@
       const rank = chosen[n];
       if (!rank || event.offsetX < left) return tell(event, "");
       const lines = KINDS.map((kind, k) => kind + " " + time(rank[TIMES + k]));
-      if (rank[7]) lines.push("others wait " + time(rank[7]) + " for it: " + rank[9]);
+      if (rank[7]) lines.push("all others wait " + time(rank[7]) + " for it: " + rank[9]);
       tell(event, "rank " + rank[0] + ": " + time(stepOf(rank)) + "\n" + lines.join("\n") + "\n" + rank[1]);
     });
     canvas.addEventListener("mouseleave", (event) => tell(event, ""));
