@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from meshwright.diagnose.trace.columns import (
     Calls,
     Device,
     DeviceEvents,
+    Host,
     Meta,
     Operators,
     Trace,
@@ -182,7 +184,7 @@ def test_real_traces_have_whole_paths(name):
 def test_a_replay_of_nothing_changed_is_what_was_measured(tmp_path):
     for spec in (Spec(dp=2, sharded=True, steps=2), Spec(small_kernels=True, items_per_layer=2)):
         trace = read_trace(write_run(spec, tmp_path)[0])
-        graph = find._graph(trace, find._window(trace, rank_of(trace)))
+        graph = find.graph_of(trace, find.window_of(trace, rank_of(trace)))
         order = play.order_of(graph)
         assert play.played(graph, play.weights_of(graph), order) == graph.window_ns
 
@@ -203,16 +205,61 @@ def test_any_table_has_a_whole_path(device, host):
     trace = made_trace(device, host)
     path = critical_path(trace, WITHOUT_STEPS)
     if path is None:
-        assert max(s + d for s, d, *_ in device) == min(s for s, *_ in device)
+        assert not any(length for _, length, *_ in device)
         return
     check_whole(path)
-    graph = find._graph(trace, find._window(trace, WITHOUT_STEPS))
+    graph = find.graph_of(trace, find.window_of(trace, WITHOUT_STEPS))
     order = play.order_of(graph)
     assert play.played(graph, play.weights_of(graph), order) == graph.window_ns
-    pieces = pieces_of(graph, find._least(trace, graph))
+    pieces = pieces_of(graph, find.least_of(trace, graph))
     assert pieces[0].start_ns == 0
     assert pieces[-1].end_ns == graph.window_ns
     assert all(a.end_ns == b.start_ns for a, b in pairwise(pieces))
+
+
+@given(events.filter(bool))
+def test_any_table_of_a_computing_host_has_a_whole_path(device):
+    trace = made_trace(device, [])
+    path = critical_path(trace, ON_HOST)
+    if path is None:
+        assert not any(length for _, length, *_ in device)
+        return
+    check_whole(path)
+    graph = find.graph_of(trace, find.window_of(trace, ON_HOST), on_host=True)
+    order = play.order_of(graph)
+    assert play.played(graph, play.weights_of(graph), order) == graph.window_ns
+
+
+def test_a_computing_host_waits_for_its_loader_and_transfers():
+    # thread 0 computes, loads from 10 to 60, computes again; thread 1 transfers from 80 to 120
+    device = [(0, 10, 0, 0), (60, 20, 0, 0), (80, 40, 1, 1), (125, 5, 0, 0)]
+    trace = made_trace(device, [])
+    loader = np.array([10_000], dtype=np.int64)
+    one = np.zeros(1, dtype=np.int32)
+    operators = replace(
+        trace.operators,
+        start_ns=loader,
+        end_ns=loader + 50_000,
+        name=one + len(trace.names),
+        kind=np.array([Host.ANNOTATION], dtype=np.int8),
+        thread=one,
+        external=loader,
+        message=one - 1,
+        seq=loader,
+        shape=one - 1,
+    )
+    names = (*trace.names, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__")
+    path = critical_path(replace(trace, names=names, operators=operators), ON_HOST)
+    check_whole(path)
+    assert dict(path.by_kind_us) == {
+        "data_loading": 50,
+        "communication": 40,
+        "compute": 35,
+        "host": 5,
+    }
+    assert path.what_if_us["data_loading"] == 80
+    assert path.what_if_us["communication"] == 90
+    assert path.what_if_us["host_launch"] == 125
 
 
 WITHOUT_STEPS = Rank(
@@ -231,6 +278,7 @@ WITHOUT_STEPS = Rank(
     nccl_version=None,
     computes_on="device",
 )
+ON_HOST = replace(WITHOUT_STEPS, computes_on="host")
 NAMES = ("sgemm", "ncclDevKernel_AllReduce", "Memcpy HtoD (Pageable -> Device)")
 CALLS = (
     *("cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize", "cudaFree"),

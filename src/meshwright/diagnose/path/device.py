@@ -52,14 +52,14 @@ def device_side(
     launched = np.append(trace.calls.start_ns[calls] - low, 0)[call]  # -1 takes the last
     call = np.where((call >= 0) & (launched <= start), call, -1)
     called = np.where(call >= 0, launched, 0)
-    queued = _queued(trace, rows, start, end)
+    queued = queued_behind(trace, rows, start, end)
     since = np.where(queued >= 0, end[np.maximum(queued, 0)], 0)
     latency = _latency(start, called, since, call)
     waits = _stream_waits(trace, rows, calls, kind, start, end, call)
     waits = np.where(waits < np.arange(len(rows)), waits, -1)
-    at = np.maximum.reduce((since, called + latency, _ends(end, waits)))
+    at = np.maximum.reduce((since, called + latency, ends_of(end, waits)))
     joins = _close(start, end, at)
-    at = np.maximum(at, _ends(end, joins))
+    at = np.maximum(at, ends_of(end, joins))
     first = 1 + 2 * len(calls)
     return DeviceSide(
         row=rows,
@@ -72,15 +72,17 @@ def device_side(
         waits=np.where(waits >= 0, first + waits, 0),
         joins=np.where(joins >= 0, first + joins, 0),
         delay_ns=start - at,
+        loading_ns=np.zeros_like(start),
     )
 
 
-def _ends(end: Longs, of: Longs) -> Longs:
+def ends_of(end: Longs, of: Longs) -> Longs:
+    """The ends of events `of`, 0 where there is none (-1)."""
     return np.where(of >= 0, end[np.maximum(of, 0)], 0) if len(end) else end
 
 
-def _queued(trace: Trace, rows: Longs, start: Longs, end: Longs) -> Longs:
-    """The event before each on its stream, unless they overlap."""
+def queued_behind(trace: Trace, rows: Longs, start: Longs, end: Longs) -> Longs:
+    """The event before each on its stream, unless they overlap; -1 none."""
     device = trace.device
     order = np.lexsort((np.arange(len(rows)), device.stream[rows], device.device[rows]))
     stream, place = device.stream[rows][order], device.device[rows][order]

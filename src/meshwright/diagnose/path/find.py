@@ -13,6 +13,7 @@ from meshwright.diagnose.path.graph import Graph
 from meshwright.diagnose.path.host import host_side, loading_spans, rows_that_matter
 from meshwright.diagnose.path.named import longest_of
 from meshwright.diagnose.path.noun import Path
+from meshwright.diagnose.path.onhost import host_events
 from meshwright.diagnose.path.play import order_of, played, questions
 from meshwright.diagnose.path.walk import pieces_of
 from meshwright.diagnose.split.intervals import clip, total
@@ -53,13 +54,13 @@ def critical_path(trace: Trace, rank: Rank) -> Path | None:
     calls that return when the device is done. Long traces are looked at in part: as many steps as
     give `MOST_NODES`, around the step of median length; `Path.left` says so.
     """
-    window = _window(trace, rank)
+    window = window_of(trace, rank)
     if window is None:
         return None
-    graph = _graph(trace, window)
+    graph = graph_of(trace, window, on_host=rank.computes_on == "host")
     if len(graph.device) == 0:
         return None
-    least, groups = _least(trace, graph), _groups(trace, graph)
+    least, groups = least_of(trace, graph), _groups(trace, graph)
     pieces = pieces_of(graph, least)
     sums: dict[str, int] = {}
     for piece in pieces:
@@ -82,7 +83,7 @@ def critical_path(trace: Trace, rank: Rank) -> Path | None:
     )
 
 
-def _window(trace: Trace, rank: Rank) -> Window | None:
+def window_of(trace: Trace, rank: Rank) -> Window | None:
     """The whole span of the device, or as many of its steps as are not too many events."""
     device = trace.device
     if len(device) == 0:
@@ -154,32 +155,34 @@ def _cut(trace: Trace, window: Window) -> Window | None:
     )
 
 
-def _graph(trace: Trace, window: Window) -> Graph:
+def graph_of(trace: Trace, window: Window, *, on_host: bool = False) -> Graph:
+    """The graph of a window; `on_host` where the host itself computes."""
     device = trace.device
     low, high = window.low, window.high
     last = int(np.searchsorted(device.start_ns, high))
     rows = np.flatnonzero(device.end_ns[:last] > low)
-    calls = rows_that_matter(trace, device.correlation[rows], low, high)
+    none = np.zeros(0, dtype=np.int64)
+    calls = none if on_host else rows_that_matter(trace, device.correlation[rows], low, high)
     call = launched_by(trace, rows, calls)
-    theirs = device_side(trace, rows, calls, low=low, high=high, call=call)
     of_call = np.full(len(calls), -1, dtype=np.int64)
-    held = call >= 0
-    of_call[call[held]] = np.flatnonzero(held)
+    of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
+    if on_host:
+        theirs = host_events(trace, rows, low=low, high=high)
+    else:
+        theirs = device_side(trace, rows, calls, low=low, high=high, call=call)
     ours = host_side(
-        trace,
-        calls,
-        low=low,
-        launches=of_call >= 0,
-        ends=theirs.end_ns,
-        of_call=of_call,
+        trace, calls, low=low, launches=of_call >= 0, ends=theirs.end_ns, of_call=of_call
     )
-    return _closed(
-        trace,
-        window,
-        Graph(
-            window_ns=high - low, host=ours, device=theirs, closing=0, tail_ns=0, tail_loading_ns=0
-        ),
+    graph = Graph(
+        window_ns=high - low,
+        host=ours,
+        device=theirs,
+        closing=0,
+        tail_ns=0,
+        tail_loading_ns=0,
+        on_host=on_host,
     )
+    return _closed(trace, window, graph)
 
 
 def _closed(trace: Trace, window: Window, graph: Graph) -> Graph:
@@ -200,7 +203,7 @@ def _closed(trace: Trace, window: Window, graph: Graph) -> Graph:
         call = int(over[np.argmax(host.end_ns[over])])
         closing, since = 2 + 2 * call, int(host.end_ns[call])
     low = window.low
-    if since < reached < end and _last_seen(trace, low + end) - low <= reached:
+    if since < reached < end and (graph.on_host or _last_seen(trace, low + end) - low <= reached):
         closing, since = 1 + 2 * len(host) + int(np.argmax(device.end_ns)), reached
     loading = loading_spans(trace, low + since, low + end)
     return replace(
@@ -218,7 +221,7 @@ def _last_seen(trace: Trace, end: int) -> int:
     return int(inside[inside < end].max(initial=0))
 
 
-def _least(trace: Trace, graph: Graph) -> Longs:
+def least_of(trace: Trace, graph: Graph) -> Longs:
     """For each event the shortest with its name and message, over the whole trace."""
     device = trace.device
     rows = graph.device.row
@@ -228,6 +231,8 @@ def _least(trace: Trace, graph: Graph) -> Longs:
         return length
     names = np.unique(device.name[rows[comm]])
     alike = np.flatnonzero(np.isin(device.name, names) & (device.end_ns > device.start_ns))
+    if len(alike) == 0:
+        return length
     width = len(trace.messages) + 1
     key = device.name.astype(np.int64) * width + device.message + 1
     keys, where = np.unique(key[alike], return_inverse=True)

@@ -66,6 +66,7 @@ class DeviceSide:
     waits: Longs  # for another stream
     joins: Longs  # another stream again
     delay_ns: Longs
+    loading_ns: Longs  # what of the delay the host spent loading data, where the host computes
 
     def __len__(self) -> int:
         return len(self.row)
@@ -75,7 +76,8 @@ class DeviceSide:
 class Graph:
     """Both sides of a window.
 
-    It ends with the last event, or `tail_ns` after the node `closing`, whichever is later.
+    It ends with the last event, or `tail_ns` after the node `closing`, whichever is later. Where
+    the host computes (`on_host`) there are no calls, and delays of events are the host's.
     """
 
     window_ns: int
@@ -84,6 +86,7 @@ class Graph:
     closing: int
     tail_ns: int
     tail_loading_ns: int
+    on_host: bool = False
 
 
 def measured(graph: Graph) -> Longs:

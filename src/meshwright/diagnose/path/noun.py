@@ -58,8 +58,8 @@ class Path:
     of all else: "communication", "communication_wait" (collectives as fast as the fastest of their
     like), "group <name>" (collectives of a process group), "memory_copy", "data_loading",
     "host_launch" (all of the host's work but loading), "host_pauses" (pauses of at least a
-    millisecond between calls), "synchronization", "malloc", "compute". A key is there where the
-    window has such time; `step_us` is the mean step that they are to be held against.
+    millisecond between calls), "synchronization", "malloc". A key is there where the window has
+    such time; `step_us` is the mean step that they are to be held against.
     """
 
     window_us: float

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.path import noun
-from meshwright.diagnose.split.work import COMMUNICATION, COMPUTE, MEMORY
+from meshwright.diagnose.split.work import COMMUNICATION, MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,7 +139,7 @@ def questions(
     """What-ifs that take some time away, by name; `least_ns` of the fastest collective alike."""
     whole = weights_of(graph)
     yield from _of_device(graph, whole, least_ns=least_ns, groups=groups)
-    yield from _of_host(graph, whole)
+    yield from (_of_computing_host if graph.on_host else _of_host)(graph, whole)
 
 
 def _of_device(
@@ -149,7 +149,6 @@ def _of_device(
     chosen = {
         noun.COMMUNICATION: kind == COMMUNICATION,
         noun.MEMORY: kind == MEMORY,
-        noun.COMPUTE: kind == COMPUTE,
         **{f"group {name}": events for name, events in groups.items()},
     }
     for name, events in chosen.items():
@@ -182,3 +181,16 @@ def _of_host(graph: Graph, whole: Weights) -> Iterator[tuple[str, Weights]]:
     if host.allocates.any():
         own = np.where(host.allocates, 0, whole.own_ns)
         yield noun.ALLOCATION, replace(whole, own_ns=own, waits=whole.waits & ~host.allocates)
+
+
+def _of_computing_host(graph: Graph, whole: Weights) -> Iterator[tuple[str, Weights]]:
+    """The same where the host computes: its own time lies before the events."""
+    loads, tail_loads = graph.device.loading_ns, graph.tail_loading_ns
+    rest, tail_rest = whole.delay_ns - loads, whole.tail_ns - tail_loads
+    if loads.any() or tail_loads:
+        yield noun.LOADING, replace(whole, delay_ns=rest, tail_ns=tail_rest)
+    yield noun.LAUNCH, replace(whole, delay_ns=loads, tail_ns=tail_loads)
+    if (rest >= PAUSE_NS).any() or tail_rest >= PAUSE_NS:
+        delay = np.where(rest >= PAUSE_NS, loads, whole.delay_ns)
+        tail = tail_loads if tail_rest >= PAUSE_NS else whole.tail_ns
+        yield PAUSES, replace(whole, delay_ns=delay, tail_ns=tail)

@@ -189,11 +189,11 @@ def _evened(
             yield f"rank {straggler.rank} as fast as the median", tuple(alone)
     stages = np.unique(stage[stage >= 0])
     if len(stages) > 1:
-        means = np.array([own[stage == s].mean() for s in stages])
-        slowest = int(np.argmax(means))
+        usual = np.array([np.median(own[stage == s]) for s in stages])  # whoever is slow in it
+        slowest = int(np.argmax(usual))
         scale = np.ones_like(own)
-        rest = float(np.median(np.delete(means, slowest)))
-        scale[stage == stages[slowest]] = rest / max(means[slowest], 1.0)
+        rest = float(np.median(np.delete(usual, slowest)))
+        scale[stage == stages[slowest]] = rest / max(usual[slowest], 1.0)
         paces = tuple(map(_by_step, ledger.clocks.edges, np.zeros_like(own), scale))
         yield f"stage {int(stages[slowest])} as fast as the rest", paces
 

@@ -49,6 +49,7 @@ class _Walk:
         self.start, self.latency = device.start_ns.tolist(), device.latency_ns.tolist()
         sources = (device.queued, device.waits, device.joins)
         self.sources: list[tuple[int, ...]] = list(zip(*(s.tolist() for s in sources), strict=True))
+        self.loads: list[int] = device.loading_ns.tolist()
         self.launch: list[int] = device.launch.tolist()
 
     def add(self, kind: str, of: int, row: int, start: int, end: int) -> None:
@@ -77,7 +78,10 @@ class _Walk:
         if launch and self.times[launch] + self.latency[row] > at:
             self.add(noun.LATENCY, EVENT, row, self.times[launch], start)
             return launch
-        self.add(noun.DEPENDENCY, EVENT, row, at, start)
+        if self.graph.on_host:
+            self.gap(at, start, self.loads[row], row=row)
+        else:
+            self.add(noun.DEPENDENCY, EVENT, row, at, start)
         return source
 
     def work(self, row: int, start: int, end: int) -> None:
