@@ -25,6 +25,7 @@ DEVICE = {
     "kernel": Device.KERNEL,
     "Kernel": Device.KERNEL,
     "hpu_op": Device.KERNEL,
+    "mtia_ccp_events": Device.KERNEL,  # or copies and waits: `CONTROL` and `is_copy` tell
     "gpu_memcpy": Device.COPY,
     "Memcpy": Device.COPY,
     "gpu_memset": Device.SET,
@@ -39,7 +40,6 @@ CALLS = (
     "xpu_runtime",
     "xpu_driver",
     "mtia_runtime",
-    "mtia_ccp_events",
     "glow_runtime",
     "privateuse1_runtime",
     "privateuse1_driver",
@@ -69,6 +69,9 @@ APART = (
     "gpu_pm_counter",
 )
 
+CONTROL = ("mtia_ccp_events",)  # categories of a control processor, which waits as well
+_WAITS = ("event_wait", "event_record")
+
 PARTS: dict[str, tuple[Part, int]] = {
     **{word: (Part.DEVICE, kind) for word, kind in DEVICE.items()},
     **dict.fromkeys(CALLS, (Part.CALL, 0)),
@@ -76,6 +79,16 @@ PARTS: dict[str, tuple[Part, int]] = {
     **dict.fromkeys(SPANS, (Part.SPAN, 0)),
     **dict.fromkeys(APART, (Part.APART, 0)),
 }
+
+
+def is_wait(name: str) -> bool:
+    """Whether a control processor's event is no work."""
+    return name in _WAITS
+
+
+def is_copy(name: str) -> bool:
+    """Whether a control processor's event is a copy."""
+    return name.startswith("dma_")
 
 
 def is_annotation(name: str) -> bool:

@@ -11,9 +11,9 @@ import msgspec
 import numpy as np
 
 from meshwright.diagnose.trace.chunks import Chunks
-from meshwright.diagnose.trace.columns import Host, Message, Shape
+from meshwright.diagnose.trace.columns import Device, Host, Message, Shape
 from meshwright.diagnose.trace.events import NOTHING, Exact, ExactInstant, Instant, Named, Timed
-from meshwright.diagnose.trace.kinds import PARTS, Part, is_annotation
+from meshwright.diagnose.trace.kinds import CONTROL, PARTS, Part, is_annotation, is_copy, is_wait
 from meshwright.diagnose.trace.numbers import Names, Numbers, Threads
 from meshwright.diagnose.trace.times import (
     BAD_NS,
@@ -71,6 +71,8 @@ class Tables:
         self.others: dict[int, tuple[int, float]] = {}  # count and time by code
         self.bad: Counter[str] = Counter()
         self.negative_us = 0.0
+        self.device_waits = 0
+        self.device_waits_us = 0.0
         self.short_frames = 0
         self.short_frames_us = 0.0
 
@@ -136,6 +138,8 @@ class Tables:
             self.others[number] = count + int(mine.sum()), time_us + float(us[mine].sum())
 
     def _add_device(self, rows: Events, start: Any, end: Any, kind: Any) -> None:
+        if any(e.cat in CONTROL for e in rows):
+            rows, start, end, kind = self._without_waits(rows, start, end, kind)
         args = [e.args for e in rows]
         names = self.names
         message = self._messages(args)
@@ -152,6 +156,16 @@ class Tables:
             seq=_sequence(message, args),
             bytes=_longs([a.bytes for a in args]),
         )
+
+    def _without_waits(self, rows: Events, start: Any, end: Any, kind: Any) -> Any:
+        """Device events without those of a control processor that are no work."""
+        mine = [e.cat in CONTROL for e in rows]
+        waits = np.array([m and is_wait(e.name) for m, e in zip(mine, rows, strict=True)])
+        copies = np.array([m and is_copy(e.name) for m, e in zip(mine, rows, strict=True)])
+        self.device_waits += int(waits.sum())
+        self.device_waits_us += float((end - start)[waits].sum()) / 1000
+        kind = np.where(copies, Device.COPY, kind)
+        return list(compress(rows, (~waits).tolist())), start[~waits], end[~waits], kind[~waits]
 
     def _add_calls(self, rows: Events, start: Any, end: Any, _kind: Any) -> None:
         args = [e.args for e in rows]

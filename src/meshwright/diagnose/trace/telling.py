@@ -73,9 +73,11 @@ def _others(tables: Tables, *, known: bool) -> Iterator[tuple[str, tuple[int, fl
 
 def facts_of(tables: Tables) -> Mapping[str, float]:
     """What was counted and not kept, and is no loss of device time."""
-    frames = {
+    counted = {
         "python_frames_short": float(tables.short_frames),
         "python_frames_short_us": tables.short_frames_us,
+        "device_waits": float(tables.device_waits),
+        "device_waits_us": tables.device_waits_us,
     }
     apart = {f"events_{word}": float(count) for word, (count, _) in _others(tables, known=True)}
-    return (frames if tables.short_frames else {}) | apart
+    return {name: value for name, value in counted.items() if value} | apart
