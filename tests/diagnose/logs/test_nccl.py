@@ -211,6 +211,28 @@ def test_time_outs_of_pytorch_stand_in_the_same_file(tmp_path: Path) -> None:
     assert timeout.startswith("WorkNCCL(SeqNum=66, OpType=ALLREDUCE")
 
 
+TORN = """\
+ljm:803564:803564 [1] NCCL INFO Using network Socket
+ljm:803564:803604 [1] NCCL INFO comm 0x94979 rank 1 nranks ljm:803563:8036 [0] NCCL INFO comm 0x8f
+ p2p channels ljm:80356ljm:803564:803604 [1] NCCL INFO comm 0x94979 rank 1 nranks 2 cudaDev 1
+ljm:803564:803604 [1] NCCL INFO Pattern 1, crossNic 0, nChannels 1, bw 4.0/4.0, type SYS/PHB
+ljm:803564:803604 [1] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'
+ljm:803564:803564 [1] NCCL INFO AllReduce: opCount 3 sendbuff 0xf2 recvbuff (nil) count 100 \
+datatype 9 op 0 root 0 comm 0x94979 [nranks=2] stream 0x1
+"""
+
+
+def test_a_torn_head_and_what_verbose_logs_add(tmp_path: Path) -> None:
+    log = read(tmp_path, TORN)
+    (comm,) = log.communicators
+    assert (comm.host, comm.rank, comm.nranks) == ("ljm", 1, 2)
+    assert (comm.calls, comm.call_bytes) == ({"AllReduce": 1}, {"AllReduce": 200})
+    assert log.hosts == ("ljm",)
+    assert log.paths == {"SYS/PHB": 1}
+    assert log.gdr_disabled == ("mlx5_1",)
+    assert log.interfaces == ()
+
+
 def test_torn_lines_are_taken_apart(tmp_path: Path) -> None:
     lines = mixed().splitlines()
     torn = lines[0] + lines[1] + "\n" + lines[2][:-3] + lines[3] + "\n" + "\n".join(lines[4:])

@@ -18,6 +18,9 @@ MOST = {"communicators": 1 << 16, "warnings": 256, "settings": 1024, "names": 40
 ALGORITHMS = ("Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT")
 PROTOCOLS = ("LL", "LL128", "Simple")
 TEXT = 400  # characters of a warning that are kept
+COLLECTIVES = 64  # kinds of calls of a communicator
+NO_GDR = "without GPU-direct RDMA"
+APART = ("Bootstrap", NO_GDR)  # lists of devices that say nothing of the network
 VARYING = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
@@ -44,6 +47,16 @@ class _Comm:
         self.seen_channels: set[int] = set()
         self.transports: Counter[str] = Counter()
         self.algorithms: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+        self.call_bytes: Counter[str] = Counter()
+
+    def takes(self, other: _Comm) -> None:
+        """Takes over what was said before its name was known."""
+        self.transports += other.transports
+        self.algorithms += other.algorithms
+        self.calls += other.calls
+        self.call_bytes += other.call_bytes
+        self.seen_channels |= other.seen_channels
 
     def noun(self) -> Communicator:
         device = self.pairs.get("cudaDev", "")
@@ -56,6 +69,8 @@ class _Comm:
             bus=self.pairs.get("busId", ""),
             transports=dict(self.transports.most_common()),
             algorithms=dict(self.algorithms.most_common()),
+            calls=dict(self.calls.most_common()),
+            call_bytes=dict(self.call_bytes.most_common()),
             host=self.host,
             pid=self.pid,
             group=self.pairs.get("commId", ""),
@@ -80,16 +95,25 @@ class Gathered:
         self.networks: dict[tuple[str, int, int], str] = {}
         self.devices: dict[str, dict[str, None]] = {}
         self.transports: Counter[str] = Counter()
+        self.paths: Counter[str] = Counter()
         self.heads: dict[tuple[str, int, int], dict[str, list[str]]] = {}
         self.tuning: dict[str, tuple[float, float]] = {}
         self.ib_missing = False
         self.connect_retries = 0
         self.over: Counter[str] = Counter()  # what did not fit
 
-    def speaks(self, said: Said) -> None:
-        """Notes the host of a message."""
-        if said.host and self.fits("names", self.hosts, said.host):
-            self.hosts[said.host] += 1
+    def speaks(self, said: Said) -> Said:
+        """Notes the host of a message; mends it where a torn word stands before the name."""
+        host = said.host
+        if not host:
+            return said
+        if host not in self.hosts:
+            ends = (host[n:] for n in range(1, len(host)))
+            known = next((end for end in ends if end in self.hosts), host)
+            said, host = said._replace(host=known), known
+        if self.fits("names", self.hosts, host):
+            self.hosts[host] += 1
+        return said
 
     def fits(self, what: str, kept: Mapping[Any, Any], key: Any) -> bool:
         """Whether there is room for one more; if not, it is counted."""
@@ -125,17 +149,29 @@ class Gathered:
         comm.pairs |= pairs
         if complete:
             comm.fields["complete"] = True
+        before = self.current.get(said.process)
+        if before is not None and not before.ident:
+            comm.takes(before)
+            self.comms.pop((said.host, said.pid, ""), None)
         self.current[said.process] = comm
+
+    def speaker(self, said: Said) -> _Comm:
+        """The communicator that a process set up last; a nameless one before any is known."""
+        comm = self.current.get(said.process)
+        if comm is None:
+            comm = self.current[said.process] = _Comm("", -1, 0, said)
+            if self.fits("communicators", self.comms, (said.host, said.pid, "")):
+                self.comms[said.host, said.pid, ""] = comm
+        return comm
 
     def link(self, said: Said, *, channel: int, via: str, ident: str | None) -> None:
         """Notes a connection and over what it goes."""
         if self.fits("names", self.transports, via):
             self.transports[via] += 1
         comm = self.comms.get((said.host, said.pid, ident)) if ident else None
-        comm = comm or self.current.get(said.process)
-        if comm is not None:
-            comm.transports[via] += 1
-            comm.seen_channels.add(channel)
+        comm = comm or self.speaker(said)
+        comm.transports[via] += 1
+        comm.seen_channels.add(channel)
 
     def changes(self, said: Said, **fields: Any) -> None:
         """Notes something of the communicator that the process set up last."""
@@ -151,12 +187,19 @@ class Gathered:
 
     def choice(self, said: Said, name: str) -> None:
         """Notes which algorithm and protocol NCCL chose for a call."""
-        comm = self.current.get(said.process)
-        if comm is None:
-            comm = self.current[said.process] = _Comm("", -1, 0, said)
-            if self.fits("communicators", self.comms, (said.host, said.pid, "")):
-                self.comms[said.host, said.pid, ""] = comm
-        comm.algorithms[name] += 1
+        self.speaker(said).algorithms[name] += 1
+
+    def call(self, said: Said, collective: str, size: int, *, ident: str) -> None:
+        """Notes a call of a collective, and the bytes of the rank's buffer."""
+        comm = self.comms.get((said.host, said.pid, ident)) or self.speaker(said)
+        if collective in comm.calls or len(comm.calls) < COLLECTIVES:
+            comm.calls[collective] += 1
+            comm.call_bytes[collective] += size
+
+    def path(self, kind: str) -> None:
+        """Notes over what NCCL's search of the topology goes, in a node and out of it."""
+        if self.fits("names", self.paths, kind):
+            self.paths[kind] += 1
 
     def setting(self, name: str, value: str) -> None:
         """Notes an environment variable."""
@@ -234,6 +277,8 @@ class Gathered:
             connect_retries=self.connect_retries,
             ib_missing=self.ib_missing and network != "IB",
             transports=dict(self.transports.most_common()),
+            paths=dict(self.paths.most_common()),
+            gdr_disabled=tuple(self.devices.get(NO_GDR, ())),
             tuning=self.tuning,
             left=(*left, *_lost(self.over)),
         )
@@ -249,8 +294,8 @@ class Gathered:
 
     def used(self, network: str) -> tuple[str, ...]:
         """Devices of the network that is used; of all of them where that is not known."""
-        own = [of for of in self.devices if of != "Bootstrap" and network and network in of]
-        every = [of for of in self.devices if of != "Bootstrap"]
+        own = [of for of in self.devices if of not in APART and network and network in of]
+        every = [of for of in self.devices if of not in APART]
         return tuple(dict.fromkeys(name for of in own or every for name in self.devices[of]))
 
 

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.logs.gathered import Gathered, name_of_algorithm
+from meshwright.diagnose.logs.gathered import NO_GDR, Gathered, name_of_algorithm
 from meshwright.diagnose.logs.lines import Said, lines_of, said_in
 from meshwright.diagnose.text import refusal
 from meshwright.diagnose.trace.columns import Left
@@ -40,6 +40,13 @@ USING = re.compile(r"^(Bootstrap|NET/[\w ]+?) ?: Using (.+)$")
 IB_DEVICE = re.compile(r"\[\d+\](\S+?:\d+/\w+)")
 INTERFACE = re.compile(r"(?:^|\[\d+\])([A-Za-z][\w.@\-]*):")
 CHOICE = re.compile(r"^(?:(\w+): +)?(\d+) Bytes -> Algo (\w+) proto (\w+)")
+CALL = re.compile(
+    r"^(\w+): opCount \w+ sendbuff \S+ recvbuff \S+ count (\d{1,18}) datatype (\d{1,2}) .*?"
+    r"comm (0x[0-9a-f]+)"
+)
+BYTES = (1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1)  # of NCCL's datatypes: int8, ..., bfloat16, float8
+PATTERN = re.compile(r"^Pattern \d+, .*?\btype (\w+/\w+)")
+GDR = re.compile(r"^NET/\w+ : GPU Direct RDMA Disabled for \w+ (?:\d+ )?'?([^'\s]+)")
 TABLE_HEAD = re.compile(r"^(Algorithm|Protocol) +\|")
 TABLE_ROW = re.compile(r"^(\w+) \|(?: *[\d.]+/ *[\d.]+ \|?)+")
 TABLE_CELL = re.compile(r"([\d.]+)/ *([\d.]+)")
@@ -72,9 +79,7 @@ def _take(line: str, gathered: Gathered) -> str:
     if "Watchdog caught" in line and (found := WATCHDOG.search(line)):
         gathered.timeout(found[1])
         return "known"
-    messages = said_in(line)
-    for said in messages:
-        gathered.speaks(said)
+    messages = [gathered.speaks(said) for said in said_in(line)]
     if not messages:
         return (
             "known" if "version" in line and _version(Said("VERSION", line), gathered) else "other"
@@ -167,6 +172,24 @@ def _choice(said: Said, gathered: Gathered) -> bool:
     return True
 
 
+def _call(said: Said, gathered: Gathered) -> bool:
+    found = CALL.match(said.text) if " opCount " in said.text else None
+    if found is None:
+        return False
+    kind = int(found[3])
+    size = int(found[2]) * (BYTES[kind] if kind < len(BYTES) else 1)
+    gathered.call(said, found[1], size, ident=found[4])
+    return True
+
+
+def _graph(said: Said, gathered: Gathered) -> bool:
+    if found := PATTERN.match(said.text):
+        gathered.path(found[1])
+    elif found := GDR.match(said.text):
+        gathered.interfaces(NO_GDR, [found[1]])
+    return found is not None
+
+
 def _tuning(said: Said, gathered: Gathered) -> bool:
     if found := TABLE_HEAD.match(said.text):
         cells = [cell.strip() for cell in said.text.split("|")[1:] if cell.strip()]
@@ -179,6 +202,7 @@ def _tuning(said: Said, gathered: Gathered) -> bool:
 
 HEARING: tuple[Callable[[Said, Gathered], bool], ...] = (
     _link,
+    _call,
     _choice,
     _communicator,
     _channels,
@@ -186,4 +210,5 @@ HEARING: tuple[Callable[[Said, Gathered], bool], ...] = (
     _network,
     _version,
     _tuning,
+    _graph,
 )

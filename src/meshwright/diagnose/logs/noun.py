@@ -35,6 +35,8 @@ class Communicator:
     gdr: bool | None = None  # GPU-direct RDMA in the rings
     init_s: float | None = None
     complete: bool = False  # its "Init COMPLETE" is in the log
+    calls: Mapping[str, int] = field(default_factory=dict)  # "AllReduce": calls, with COLL
+    call_bytes: Mapping[str, int] = field(default_factory=dict)  # of a rank's own buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,8 @@ class NcclLog:
     mixed_settings: tuple[str, ...] = ()  # NCCL_* whose value differs between processes
     tuning: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     transports: Mapping[str, int] = field(default_factory=dict)  # of all communicators
+    paths: Mapping[str, int] = field(default_factory=dict)  # "NVL/PIX": in and between nodes
+    gdr_disabled: tuple[str, ...] = ()  # adapters that may not reach GPUs' memory directly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
