@@ -95,8 +95,8 @@ NAMES = {
         "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>()",
         "void at::native::vectorized_elementwise_kernel<8, at::native::(anonymous namespace)::"
         "silu_kernel(at::TensorIteratorBase&)::{lambda()#1}>()",
-        "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float, "
-        "4, at::native::templates::cuda::normal_and_transform<float, float>>()",
+        "void at::native::(anonymous namespace)::distribution_elementwise_grid_stride_kernel<float,"
+        " 4, at::native::templates::cuda::normal_and_transform<float, float>>()",
         "void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel>()",
         "Mul",
     ],

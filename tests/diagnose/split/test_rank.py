@@ -369,3 +369,45 @@ def test_joined_spans_are_few_and_hold_the_others(steps: list[int], most: int) -
     assert found.start[0] == spans.start[0]
     assert found.end[-1] == spans.end[-1]
     assert (found.start[1:] > found.end[:-1]).all()
+
+
+# What is many
+
+
+def test_sizes_without_end_are_told_together_and_nothing_is_lost() -> None:
+    rows = Rows()
+    for n in range(900):
+        message = replace(ALLREDUCE, collective="all_to_allv", in_elements=n, out_elements=n)
+        rows.work(10 * n, 10 * n + 1 + n / 1000, name=NCCL, message=message)
+    rank = rank_of(rows.trace())
+    assert len(rank.collectives) == 301
+    assert sum(c.count for c in rank.collectives) == 900
+    assert sum(c.sum_us for c in rank.collectives) == pytest.approx(rank.kernel_time_sum_us)
+    together = [c for c in rank.collectives if c.in_nelems == -1]
+    assert [(c.count, c.bytes) for c in together] == [(600, None)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 40), st.integers(0, 9)), min_size=1, max_size=15
+    )
+)
+def test_overlap_is_counted_on_each_stream(events: list[tuple[int, int, int]]) -> None:
+    rows = Rows()
+    for stream, start, length in events:
+        rows.work(start, start + length, stream=stream)
+    wanted = 0
+    for stream in {s for s, _, _ in events}:
+        mine = [(a, n) for s, a, n in events if s == stream]
+        wanted += sum(n for _, n in mine) - len({t for a, n in mine for t in range(a, a + n)})
+    assert rank_of(rows.trace()).same_stream_overlap_us == wanted
+
+
+def test_marks_that_a_release_wrote_as_operators_count_too() -> None:
+    rows = Rows()
+    rows.host(0, 100, name="ProfilerStep#3")
+    rows.host(5, 10, name="enumerate(DataLoader)#_Iter.__next__")
+    rows.launched(11, 12, 20)
+    rank = rank_of(rows.trace())
+    assert [step.name for step in rank.cpu_steps] == ["ProfilerStep#3"]
+    assert rank.cpu["dataloader"]["count"] == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from meshwright.diagnose.split.work import Work
     from meshwright.diagnose.trace.columns import Longs, Message, Trace
 
+    Kind = tuple[Message | None, str]  # and the name of its kernel
+
+MOST = 300  # kinds that are told apart
 ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
     "byte": 1,
     "char": 1,
@@ -50,22 +54,58 @@ ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
 
 
 def collectives_of(trace: Trace, work: Work) -> tuple[Collective, ...]:
-    """Collectives of a rank, alike ones together, those that take most time first."""
+    """Collectives of a rank, alike ones together, those that take most time first.
+
+    Where there are more than `MOST` kinds (sizes that change with every call), the sizes of those
+    that take least time are told together.
+    """
     rows = np.flatnonzero(work.kind == COMMUNICATION)
     if len(rows) == 0:
         return ()
-    message, name = trace.device.message[rows], trace.device.name[rows]
     start, end = trace.device.start_ns[rows], trace.device.end_ns[rows]
-    alike = np.where(message >= 0, message.astype(np.int64), -1 - name.astype(np.int64))
-    kinds, first, of = np.unique(alike, return_index=True, return_inverse=True)
+    kinds, of = _kinds(trace, rows)
+    order = np.argsort(of, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(of[order])) + 1)
     held = []
-    for number in range(len(kinds)):
-        mine = of == number
-        told = trace.messages[message[first[number]]] if kinds[number] >= 0 else None
-        kernel = trace.names[name[first[number]]]
+    for (told, kernel), mine in zip(kinds, groups, strict=True):
         alone = subtract(union(start[mine], end[mine]), work.compute)
         held.append(_collective(told, kernel, (end - start)[mine], total(alone)))
     return tuple(sorted(held, key=lambda c: -c.sum_us))
+
+
+def _kinds(trace: Trace, rows: Longs) -> tuple[list[Kind], Longs]:
+    """The kinds of collectives at these rows, and the number of its kind for each row."""
+    message, name = trace.device.message[rows], trace.device.name[rows]
+    alike = np.where(message >= 0, message.astype(np.int64), -1 - name.astype(np.int64))
+    _, first, of = np.unique(alike, return_index=True, return_inverse=True)
+    told = [
+        (_apart_from_peers(trace.messages[m]) if m >= 0 else None, trace.names[n])
+        for m, n in zip(message[first], name[first], strict=True)
+    ]
+    if len(told) > MOST:
+        length = (trace.device.end_ns - trace.device.start_ns)[rows]
+        longest = set(np.argsort(-np.bincount(of, length), kind="stable")[:MOST].tolist())
+        told = [kind if n in longest else _of_any_size(kind) for n, kind in enumerate(told)]
+    numbers: dict[Any, int] = {}
+    kinds: list[Kind] = []
+    place = []
+    for kind in told:
+        key = kind[0] if kind[0] is not None else kind[1]
+        if numbers.setdefault(key, len(kinds)) == len(kinds):
+            kinds.append(kind)
+        place.append(numbers[key])
+    return kinds, np.array(place, dtype=np.int64)[of]
+
+
+def _apart_from_peers(message: Message) -> Message:
+    """Sends of one size are alike, whoever they go to."""
+    return replace(message, source_rank=-1, target_rank=-1)
+
+
+def _of_any_size(kind: Kind) -> Kind:
+    message, kernel = kind
+    sizeless = message and replace(message, in_elements=-1, out_elements=-1)
+    return sizeless, kernel
 
 
 def _collective(told: Message | None, kernel: str, length: Longs, exposed: int) -> Collective:

@@ -30,7 +30,7 @@ LOADER_FRAMES = re.compile(
     r"torch/utils/data/dataloader\.py\(\d+\): __next__|\(\d+\): (get_batch|next_batch|load_batch)$"
 )
 OPTIMIZER = re.compile(r"^Optimizer\.step")
-SYNC = re.compile(r"Synchronize$")
+SYNC = re.compile(r"Synchronize(Stream|Device|Event)?(WithTimeout)?(_ptsz|_v\d+)?$")
 MALLOC = re.compile(
     r"^(cuda|hip|mu)Malloc|^(cu|hip)Mem(Alloc|Create|Map|SetAccess|AddressReserve)|^\w+HostAlloc"
 )
@@ -120,7 +120,7 @@ def host_of(trace: Trace) -> HostWork:
         malloc=malloc,
         free=free,
         malloc_free=_doing(trace.calls, both),
-        optimizer=_doing(trace.operators, named(trace, OPTIMIZER, Host.ANNOTATION)),
+        optimizer=_doing(trace.operators, marked(trace, OPTIMIZER)),
         phases=_phases(trace),
     )
 
@@ -132,9 +132,15 @@ def named(trace: Trace, pattern: re.Pattern[str], *kinds: Host) -> Longs:
     return rows[names_like(trace.names, operators.name[rows], pattern)]
 
 
+def marked(trace: Trace, pattern: re.Pattern[str]) -> Longs:
+    """Rows of PyTorch's own marks: annotations, in some releases operators."""
+    rows = named(trace, pattern, Host.ANNOTATION)
+    return rows if len(rows) else named(trace, pattern, Host.OPERATOR)
+
+
 def _loading(trace: Trace) -> Doing:
     """Data loading by PyTorch's mark, else by programs' own marks, else by frames."""
-    rows = named(trace, DATALOADER, Host.ANNOTATION)
+    rows = marked(trace, DATALOADER)
     if len(rows) == 0:
         rows = named(trace, OTHER_LOADERS, Host.ANNOTATION)
     if len(rows) == 0:

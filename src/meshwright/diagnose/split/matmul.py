@@ -48,12 +48,13 @@ def matmuls_of(trace: Trace) -> Matmuls | None:
     told = [_product(trace, int(rows[row])) for row in first]
     usable = np.array([product is not None for product in told])[alike]
     held = usable & (kernels > 0)
+    counts = np.bincount(alike[held], minlength=len(told))
+    times = np.bincount(alike[held], kernel_ns[held], minlength=len(told))
     sums: dict[Product, tuple[int, int]] = {}
-    for number, product in enumerate(told):
-        mine = held & (alike == number)
-        if product is not None and mine.any():
+    for product, many, took in zip(told, counts, times, strict=True):
+        if product is not None and many:
             count, ns = sums.get(product, (0, 0))
-            sums[product] = (count + int(mine.sum()), ns + int(kernel_ns[mine].sum()))
+            sums[product] = (count + int(many), ns + int(took))
     return _matmuls(sums, ops=int(usable.sum()), without=int((usable & (kernels == 0)).sum()))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from meshwright.diagnose.calibrate.shapes import attention_of, moved_of
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.split.attribution import (
     CHECKPOINT,
@@ -134,6 +135,8 @@ def _split(trace: Trace, work: Work, steps: Steps, host: HostWork) -> dict[str, 
         "cpu": host_record(host, work.busy),
         "collectives": collectives_of(trace, work),
         "gemm": matmuls_of(trace),
+        "attention": attention_of(trace),
+        "moved": moved_of(trace),
         "attribution": attribution,
         "step_attributions": _step_attributions(trace, work, owners, steps),
         "lost_shares_pct": lost,

@@ -9,7 +9,8 @@ import numpy as np
 
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.rank import Step
-from meshwright.diagnose.split.intervals import union
+from meshwright.diagnose.split.host import marked, named
+from meshwright.diagnose.split.intervals import total, union
 from meshwright.diagnose.trace.columns import Host
 
 if TYPE_CHECKING:
@@ -76,35 +77,30 @@ def steps_of(trace: Trace, work: Work) -> Steps:
 def _marks(trace: Trace) -> tuple[tuple[str, ...], Longs, Longs]:
     """Names and times of the steps that the host marked; those of the profiler are preferred."""
     operators = trace.operators
-    rows = np.flatnonzero(operators.kind == Host.ANNOTATION)
-    told = {int(n): trace.names[n] for n in np.unique(operators.name[rows])}
-    chosen = [n for n, name in told.items() if PROFILER.search(name)]
-    chosen = chosen or _family([n for n, name in told.items() if OWN.search(name)], trace, rows)
-    rows = rows[np.isin(operators.name[rows], chosen)]
+    rows = marked(trace, PROFILER)
+    if len(rows) == 0:
+        rows = _family(trace, named(trace, OWN, Host.ANNOTATION))
     start, end = operators.start_ns[rows], operators.end_ns[rows]
     kept = _outermost(start, end)
     names = tuple(trace.names[n] for n in operators.name[rows[kept]])
     return names, start[kept], end[kept]
 
 
-def _family(chosen: list[int], trace: Trace, rows: Longs) -> list[int]:
+def _family(trace: Trace, rows: Longs) -> Longs:
     """Of the marks that look like steps, those of one kind: the kind that covers most time.
 
-    Of kinds that cover the same time, such as a step in a batch, the first named holds.
+    Of kinds that cover the same time, such as a step in a batch, the first to begin holds.
     """
     operators = trace.operators
     kinds: dict[str, list[int]] = {}
-    for number in chosen:
-        kinds.setdefault(re.sub(r"\d+", "", trace.names[number]), []).append(number)
-    if not kinds:
-        return []
+    for row in rows.tolist():
+        kind = re.sub(r"\d+", "", trace.names[operators.name[row]])
+        kinds.setdefault(kind, []).append(row)
 
     def covered(kind: str) -> int:
-        of = rows[np.isin(operators.name[rows], kinds[kind])]
-        spans = union(operators.start_ns[of], operators.end_ns[of])
-        return int((spans.end - spans.start).sum())
+        return total(union(operators.start_ns[kinds[kind]], operators.end_ns[kinds[kind]]))
 
-    return kinds[max(kinds, key=covered)]
+    return np.array(kinds[max(kinds, key=covered)] if kinds else [], dtype=np.int64)
 
 
 def _outermost(start: Longs, end: Longs) -> Longs:
