@@ -61,6 +61,7 @@ PLANTED = [
     ({"preprocess_us": 30_000, "with_stack": True}, {}, "data_loading", 0.005),
     ({"malloc_us": 8_000}, {}, "malloc", 0.01),
     ({"gc_us": 30_000}, {}, "host_pauses", 0.005),
+    ({"gc_us": 30_000, "with_stack": True}, {}, "gc", 0.005),
     ({"pageable_copies": True, "batch_mb": 300}, {"batch_mb": 0}, "memory_copy", 0.005),
     ({"small_kernels": True}, {"operator_us": 0, "launch_us": 0}, "host_launch", 0.03),
     ({"tp": 4, "node_gbps": 50}, {"node_gbps": 1e9, "latency_us": 0}, "communication", 0.01),

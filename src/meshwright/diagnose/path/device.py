@@ -72,7 +72,7 @@ def device_side(
         waits=np.where(waits >= 0, first + waits, 0),
         joins=np.where(joins >= 0, first + joins, 0),
         delay_ns=start - at,
-        loading_ns=np.zeros_like(start),
+        doing_ns={},
     )
 
 

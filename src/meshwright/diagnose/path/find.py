@@ -10,7 +10,7 @@ import numpy as np
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.path.device import device_side, kinds_of, launched_by
 from meshwright.diagnose.path.graph import Graph
-from meshwright.diagnose.path.host import host_side, loading_spans, rows_that_matter
+from meshwright.diagnose.path.host import doing_of, host_side, rows_that_matter
 from meshwright.diagnose.path.named import longest_of
 from meshwright.diagnose.path.noun import Path
 from meshwright.diagnose.path.onhost import host_events
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from meshwright.diagnose.path.graph import Bools
     from meshwright.diagnose.rank import Rank
+    from meshwright.diagnose.split.intervals import Spans
     from meshwright.diagnose.trace.columns import Longs, Trace
 
 MOST_NODES = 8_000  # events and launches that are looked at, unless one step has more
@@ -161,17 +162,18 @@ def graph_of(trace: Trace, window: Window, *, on_host: bool = False) -> Graph:
     low, high = window.low, window.high
     last = int(np.searchsorted(device.start_ns, high))
     rows = np.flatnonzero(device.end_ns[:last] > low)
+    doing = doing_of(trace)
     none = np.zeros(0, dtype=np.int64)
     calls = none if on_host else rows_that_matter(trace, device.correlation[rows], low, high)
     call = launched_by(trace, rows, calls)
     of_call = np.full(len(calls), -1, dtype=np.int64)
     of_call[call[call >= 0]] = np.flatnonzero(call >= 0)
     if on_host:
-        theirs = host_events(trace, rows, low=low, high=high)
+        theirs = host_events(trace, rows, doing, low=low, high=high)
     else:
         theirs = device_side(trace, rows, calls, low=low, high=high, call=call)
     ours = host_side(
-        trace, calls, low=low, launches=of_call >= 0, ends=theirs.end_ns, of_call=of_call
+        trace, calls, doing, low=low, launches=of_call >= 0, ends=theirs.end_ns, of_call=of_call
     )
     graph = Graph(
         window_ns=high - low,
@@ -179,13 +181,13 @@ def graph_of(trace: Trace, window: Window, *, on_host: bool = False) -> Graph:
         device=theirs,
         closing=0,
         tail_ns=0,
-        tail_loading_ns=0,
+        tail_doing_ns={},
         on_host=on_host,
     )
-    return _closed(trace, window, graph)
+    return _closed(trace, window, graph, doing)
 
 
-def _closed(trace: Trace, window: Window, graph: Graph) -> Graph:
+def _closed(trace: Trace, window: Window, graph: Graph, doing: Mapping[str, Spans]) -> Graph:
     """The graph with what came last: the host's way to the end of its last step.
 
     Where the host did nothing that the trace shows after the device's last event, it waited for it.
@@ -205,12 +207,11 @@ def _closed(trace: Trace, window: Window, graph: Graph) -> Graph:
     low = window.low
     if since < reached < end and (graph.on_host or _last_seen(trace, low + end) - low <= reached):
         closing, since = 1 + 2 * len(host) + int(np.argmax(device.end_ns)), reached
-    loading = loading_spans(trace, low + since, low + end)
     return replace(
         graph,
         closing=closing,
         tail_ns=max(end - since, 0),
-        tail_loading_ns=total(clip(loading, low + since, low + end)),
+        tail_doing_ns={k: total(clip(s, low + since, low + end)) for k, s in doing.items()},
     )
 
 

@@ -15,6 +15,8 @@ import numpy as np
 from meshwright.base.noun import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from meshwright.diagnose.trace.columns import Bytes, Longs
@@ -26,9 +28,9 @@ if TYPE_CHECKING:
 class HostSide:
     """Calls that launch, wait or allocate, in order; nanoseconds since the window began.
 
-    A call starts `gap_ns` after `before` (a node), of which `loading_ns` were spent loading data.
-    It ends `own_ns` after its start, and not before `after_ns` after the node `awaited` (0: it does
-    not wait for the device).
+    A call starts `gap_ns` after `before` (a node), of which `doing_ns` were spent on what the trace
+    names: "data_loading", "checkpoint", "gc", ... It ends `own_ns` after its start, and not before
+    `after_ns` after the node `awaited` (0: it does not wait for the device).
     """
 
     row: Longs  # of the trace's calls
@@ -38,7 +40,7 @@ class HostSide:
     allocates: Bools
     before: Longs
     gap_ns: Longs
-    loading_ns: Longs
+    doing_ns: Mapping[str, Longs]
     own_ns: Longs
     awaited: Longs
     after_ns: Longs
@@ -66,7 +68,7 @@ class DeviceSide:
     waits: Longs  # for another stream
     joins: Longs  # another stream again
     delay_ns: Longs
-    loading_ns: Longs  # what of the delay the host spent loading data, where the host computes
+    doing_ns: Mapping[str, Longs]  # what the host did in the delay, where the host computes
 
     def __len__(self) -> int:
         return len(self.row)
@@ -85,7 +87,7 @@ class Graph:
     device: DeviceSide
     closing: int
     tail_ns: int
-    tail_loading_ns: int
+    tail_doing_ns: Mapping[str, int]
     on_host: bool = False
 
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.diagnose.path.graph import HostSide
-from meshwright.diagnose.split.host import DATALOADER, SYNC
-from meshwright.diagnose.split.intervals import Spans, union, within
+from meshwright.diagnose.path.noun import LOADING
+from meshwright.diagnose.split.host import SYNC, host_of
+from meshwright.diagnose.split.intervals import NOTHING, Spans, merged, within
 from meshwright.diagnose.split.work import names_like
-from meshwright.diagnose.trace.columns import Host
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from meshwright.diagnose.path.graph import Bools
     from meshwright.diagnose.trace.columns import Calls, Ints, Longs, Trace
 
@@ -22,23 +24,16 @@ ALLOCATION = re.compile(
     r"|^(cu|hip)Mem(Alloc|Free|Create|Map|Unmap|Release|SetAccess)"
 )
 COPY = re.compile(r"^(cuda|hip|mu|cu)Memcpy")
-PREPARING = re.compile(r"DataLoader|dataloader\.py|preprocess|collate|tokeni[sz]", re.IGNORECASE)
 BLOCKED_NS = 20_000  # a copy whose call lasts longer, and past its own end, held the host
 WAITING_NS = 5_000  # of its own time at most in a call that waits
 
 
-def loading_spans(trace: Trace, low: int, high: int) -> Spans:
-    """When the host loaded or prepared data in a window."""
-    operators = trace.operators
-    last = int(np.searchsorted(operators.start_ns, high))
-    rows = np.flatnonzero(operators.end_ns[:last] > low)
-    loader = (operators.kind[rows] == Host.ANNOTATION) & names_like(
-        trace.names, operators.name[rows], DATALOADER
-    )
-    frames = rows[operators.kind[rows] == Host.PYTHON]
-    preparing = frames[names_like(trace.names, operators.name[frames], PREPARING)]
-    rows = np.concatenate((rows[loader], preparing))
-    return union(operators.start_ns[rows], operators.end_ns[rows])
+def doing_of(trace: Trace) -> Mapping[str, Spans]:
+    """When the host did what the trace names: "data_loading" (preparing too), "checkpoint", ..."""
+    found = host_of(trace)
+    phases = dict(found.phases)
+    loading = merged(found.dataloader.spans, phases.pop("preprocess", NOTHING))
+    return {LOADING: loading, **phases}
 
 
 def rows_that_matter(trace: Trace, correlation: Longs, low: int, high: int) -> Longs:
@@ -53,12 +48,19 @@ def rows_that_matter(trace: Trace, correlation: Longs, low: int, high: int) -> L
 
 
 def host_side(
-    trace: Trace, rows: Longs, *, low: int, launches: Bools, ends: Longs, of_call: Longs
+    trace: Trace,
+    rows: Longs,
+    doing: Mapping[str, Spans],
+    *,
+    low: int,
+    launches: Bools,
+    ends: Longs,
+    of_call: Longs,
 ) -> HostSide:
     """The calls of a window, and what each waits for.
 
     `ends` are the ends of the window's device events (since `low`), in their order; `of_call` the
-    event that each call launched (-1: none, the last of several).
+    event that each call launched (-1: none, the last of several), `doing` what the host did when.
     """
     calls = trace.calls
     start = calls.start_ns[rows] - low
@@ -67,7 +69,6 @@ def host_side(
     before, since = _before(calls.thread[rows], start, end)
     waits = _waiting(trace, calls, rows, end - start, of_call=of_call, ends=ends, call_end=end)
     awaited, after, own = _awaited(start, end, waits | allocates, ends)
-    loading = loading_spans(trace, low, low + int(end.max(initial=0)) + 1)
     return HostSide(
         row=rows,
         start_ns=start,
@@ -76,7 +77,7 @@ def host_side(
         allocates=allocates,
         before=before,
         gap_ns=start - since,
-        loading_ns=within(loading, low + since, low + start),
+        doing_ns={k: within(spans, low + since, low + start) for k, spans in doing.items()},
         own_ns=own,
         awaited=np.where(awaited >= 0, 1 + 2 * len(rows) + awaited, 0),
         after_ns=after,

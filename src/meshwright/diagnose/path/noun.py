@@ -56,10 +56,11 @@ class Path:
     the device where nothing marks steps). `by_kind_us` sums the path over the window by kind.
     `what_if_us` says how long a step would take on this rank if something took no time, by a replay
     of all else: "communication", "communication_wait" (collectives as fast as the fastest of their
-    like), "group <name>" (collectives of a process group), "memory_copy", "data_loading",
-    "host_launch" (all of the host's work but loading), "host_pauses" (pauses of at least a
-    millisecond between calls), "synchronization", "malloc". A key is there where the window has
-    such time; `step_us` is the mean step that they are to be held against.
+    like), "group <name>" (collectives of a process group), "memory_copy", "data_loading" and what
+    else the trace names of the host ("checkpoint", "gc", "compile", "evaluation", "logging",
+    "profiler"), "host_launch" (all of the host's work but loading), "host_pauses" (pauses of at
+    least a millisecond between calls), "synchronization", "malloc". A key is there where the window
+    has such time; `step_us` is the mean step that they are to be held against.
     """
 
     window_us: float

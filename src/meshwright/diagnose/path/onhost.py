@@ -12,15 +12,19 @@ import numpy as np
 
 from meshwright.diagnose.path.device import ends_of, kinds_of, queued_behind
 from meshwright.diagnose.path.graph import DeviceSide
-from meshwright.diagnose.path.host import loading_spans
 from meshwright.diagnose.split.intervals import within
 from meshwright.diagnose.split.work import COMMUNICATION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from meshwright.diagnose.split.intervals import Spans
     from meshwright.diagnose.trace.columns import Longs, Trace
 
 
-def host_events(trace: Trace, rows: Longs, *, low: int, high: int) -> DeviceSide:
+def host_events(
+    trace: Trace, rows: Longs, doing: Mapping[str, Spans], *, low: int, high: int
+) -> DeviceSide:
     """The events `rows` of a window [low, high) with what they started after."""
     device = trace.device
     start = np.maximum(device.start_ns[rows] - low, 0)
@@ -34,7 +38,6 @@ def host_events(trace: Trace, rows: Longs, *, low: int, high: int) -> DeviceSide
     joins = np.where(ends_of(end, joins) > at, joins, -1)
     at = np.maximum(at, ends_of(end, joins))
     none = np.zeros_like(start)
-    loading = loading_spans(trace, low, high)
     return DeviceSide(
         row=rows,
         start_ns=start,
@@ -46,7 +49,7 @@ def host_events(trace: Trace, rows: Longs, *, low: int, high: int) -> DeviceSide
         waits=waits + 1,
         joins=joins + 1,
         delay_ns=start - at,
-        loading_ns=within(loading, low + at, low + start),
+        doing_ns={k: within(spans, low + at, low + start) for k, spans in doing.items()},
     )
 
 

@@ -139,7 +139,7 @@ def questions(
     """What-ifs that take some time away, by name; `least_ns` of the fastest collective alike."""
     whole = weights_of(graph)
     yield from _of_device(graph, whole, least_ns=least_ns, groups=groups)
-    yield from (_of_computing_host if graph.on_host else _of_host)(graph, whole)
+    yield from _of_host(graph, whole)
 
 
 def _of_device(
@@ -160,37 +160,31 @@ def _of_device(
 
 
 def _of_host(graph: Graph, whole: Weights) -> Iterator[tuple[str, Weights]]:
-    host = graph.host
-    loads, tail_loads = host.loading_ns, graph.tail_loading_ns
-    rest, tail_rest = whole.gap_ns - loads, whole.tail_ns - tail_loads
-    if loads.any() or tail_loads:
-        yield noun.LOADING, replace(whole, gap_ns=rest, tail_ns=tail_rest)
-    if len(host):
+    """The host's own time lies before its calls, or, where it computes, before events."""
+    host, device = graph.host, graph.device
+    between = whole.delay_ns if graph.on_host else whole.gap_ns
+
+    def with_gaps(gap_ns: Longs, tail_ns: int) -> Weights:
+        if graph.on_host:
+            return replace(whole, delay_ns=gap_ns, tail_ns=tail_ns)
+        return replace(whole, gap_ns=gap_ns, tail_ns=tail_ns)
+
+    parts = device.doing_ns if graph.on_host else host.doing_ns
+    for name, part in parts.items():
+        tail_part = graph.tail_doing_ns[name]
+        if part.any() or tail_part:
+            yield name, with_gaps(between - part, whole.tail_ns - tail_part)
+    loads, tail_loads = parts[noun.LOADING], graph.tail_doing_ns[noun.LOADING]
+    if len(host) or graph.on_host:
+        freed = with_gaps(loads, tail_loads)
         own = np.where(host.allocates, whole.own_ns, 0)
-        none = np.zeros_like(whole.latency_ns)
-        yield (
-            noun.LAUNCH,
-            replace(whole, gap_ns=loads, own_ns=own, latency_ns=none, tail_ns=tail_loads),
-        )
+        yield noun.LAUNCH, replace(freed, own_ns=own, latency_ns=np.zeros_like(whole.latency_ns))
+    rest, tail_rest = between - loads, whole.tail_ns - tail_loads
     if (rest >= PAUSE_NS).any() or tail_rest >= PAUSE_NS:
-        gap = np.where(rest >= PAUSE_NS, loads, whole.gap_ns)
         tail = tail_loads if tail_rest >= PAUSE_NS else whole.tail_ns
-        yield PAUSES, replace(whole, gap_ns=gap, tail_ns=tail)
+        yield PAUSES, with_gaps(np.where(rest >= PAUSE_NS, loads, between), tail)
     if (whole.waits & ~host.allocates).any():
         yield noun.SYNCHRONIZATION, replace(whole, waits=whole.waits & host.allocates)
     if host.allocates.any():
         own = np.where(host.allocates, 0, whole.own_ns)
         yield noun.ALLOCATION, replace(whole, own_ns=own, waits=whole.waits & ~host.allocates)
-
-
-def _of_computing_host(graph: Graph, whole: Weights) -> Iterator[tuple[str, Weights]]:
-    """The same where the host computes: its own time lies before the events."""
-    loads, tail_loads = graph.device.loading_ns, graph.tail_loading_ns
-    rest, tail_rest = whole.delay_ns - loads, whole.tail_ns - tail_loads
-    if loads.any() or tail_loads:
-        yield noun.LOADING, replace(whole, delay_ns=rest, tail_ns=tail_rest)
-    yield noun.LAUNCH, replace(whole, delay_ns=loads, tail_ns=tail_loads)
-    if (rest >= PAUSE_NS).any() or tail_rest >= PAUSE_NS:
-        delay = np.where(rest >= PAUSE_NS, loads, whole.delay_ns)
-        tail = tail_loads if tail_rest >= PAUSE_NS else whole.tail_ns
-        yield PAUSES, replace(whole, delay_ns=delay, tail_ns=tail)

@@ -41,7 +41,7 @@ class _Walk:
         self.pieces: list[Piece] = []
         self.launches, self.allocates = host.launches.tolist(), host.allocates.tolist()
         self.before: list[int] = host.before.tolist()
-        self.loading: list[int] = host.loading_ns.tolist()
+        self.loading: list[int] = host.doing_ns[noun.LOADING].tolist()
         self.own: list[int] = host.own_ns.tolist()
         self.awaited: list[int] = host.awaited.tolist()
         self.after = host.after_ns.tolist()
@@ -49,7 +49,9 @@ class _Walk:
         self.start, self.latency = device.start_ns.tolist(), device.latency_ns.tolist()
         sources = (device.queued, device.waits, device.joins)
         self.sources: list[tuple[int, ...]] = list(zip(*(s.tolist() for s in sources), strict=True))
-        self.loads: list[int] = device.loading_ns.tolist()
+        self.loads: list[int] = []
+        if graph.on_host:
+            self.loads = device.doing_ns[noun.LOADING].tolist()
         self.launch: list[int] = device.launch.tolist()
 
     def add(self, kind: str, of: int, row: int, start: int, end: int) -> None:
@@ -64,7 +66,7 @@ class _Walk:
             node = self.events + last
         else:
             node = graph.closing
-            self.gap(self.times[node], at, graph.tail_loading_ns, row=-1)
+            self.gap(self.times[node], at, graph.tail_doing_ns[noun.LOADING], row=-1)
         while node:
             node = self.event(node) if node >= self.events else self.call(node)
 
