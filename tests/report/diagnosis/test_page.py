@@ -18,7 +18,12 @@ def page(found):
 def test_the_answer_comes_first():
     text = page(nouns.diagnosis())
     assert text.splitlines()[:3] == list(nouns.diagnosis().summary)
-    assert text.index("where a step goes") < text.index("others wait") < text.index("1. CMP903") < text.index("kernel time")
+    assert (
+        text.index("where a step goes")
+        < text.index("others wait")
+        < text.index("1. CMP903")
+        < text.index("kernel time")
+    )
 
 
 def test_a_cause_is_told_with_its_evidence_and_its_lever():

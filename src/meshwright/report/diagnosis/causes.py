@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.table import Column, Table, table_of
-from meshwright.report.check.visible import harmless
 from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
@@ -26,17 +25,17 @@ def cause_lines(causes: Sequence[Cause]) -> Iterator[str]:
 
 def _cause(number: int, cause: Cause) -> Iterator[str]:
     margin = " " * len(f"{number}. ")
-    yield f"{number}. {cause.code} {harmless(cause.title)}: {cost(cause)}"
-    yield margin + harmless(cause.message)
+    yield f"{number}. {cause.code} {figures.line(cause.title)}: {cost(cause)}"
+    yield margin + figures.line(cause.message)
     for proof in cause.evidence:
         yield f"{margin}= seen: {proof_words(proof)}"
     for word, text in lever_words(cause.lever):
-        yield f"{margin}= {word}: {harmless(text)}"
+        yield f"{margin}= {word}: {figures.line(text)}"
     if cause.confidence != "high":
-        guards = f" ({'; '.join(cause.guards)})" if cause.guards else ""
-        yield f"{margin}= confidence: {cause.confidence}{harmless(guards)}"
+        guards = f" ({figures.line('; '.join(cause.guards))})" if cause.guards else ""
+        yield f"{margin}= confidence: {cause.confidence}{guards}"
     if cause.source:
-        yield f"{margin}= source: {harmless(cause.source)}"
+        yield f"{margin}= source: {figures.line(cause.source)}"
 
 
 def cost(cause: Cause) -> str:
@@ -60,7 +59,7 @@ def proof_words(proof: Proof) -> str:
         where.append(f"ts {proof.start_us:.3f}".rstrip("0").rstrip(".") + long)
     if proof.ranks:
         where.append(figures.ranks(proof.ranks))
-    return harmless(proof.text) + (f" [{'; '.join(where)}]" if where else "")
+    return figures.line(proof.text) + (f" [{'; '.join(where)}]" if where else "")
 
 
 def lever_words(lever: Lever) -> Iterator[tuple[str, str]]:
@@ -91,7 +90,7 @@ def promises_table(promises: Sequence[Promise]) -> Table:
             "predicted": figures.duration(1e6 * one.predicted_s),
             "measured": "" if one.measured_s is None else figures.duration(1e6 * one.measured_s),
             "ratio": _ratio(one),
-            "verdict": harmless(one.verdict),
+            "verdict": figures.line(one.verdict),
         }
         for one in promises
     ]

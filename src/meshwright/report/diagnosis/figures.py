@@ -27,13 +27,18 @@ def share(part: float | None) -> str:
     return "" if part is None or not math.isfinite(part) else f"{100 * part:.1f}%"
 
 
+def line(text: str) -> str:
+    """A text in one line, without what steers a terminal."""
+    return harmless(" ".join(text.split()))
+
+
 def name(text: str, longest: int = _LONGEST) -> str:
-    """A name from a trace in one line, cut in the middle, without what steers a terminal."""
-    line = harmless(" ".join(text.split()))
-    if len(line) <= longest:
-        return line
+    """A name from a trace in one line, cut in the middle."""
+    whole = line(text)
+    if len(whole) <= longest:
+        return whole
     head = (longest - 3) * 2 // 3
-    return f"{line[:head]}...{line[len(line) - (longest - 3 - head) :]}"
+    return f"{whole[:head]}...{whole[len(whole) - (longest - 3 - head) :]}"
 
 
 def kernel(text: str, longest: int = _LONGEST) -> str:

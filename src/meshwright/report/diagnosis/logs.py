@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes
 from meshwright.base.words import plural
-from meshwright.report.check.visible import harmless
 from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def memory_blocks(found: MemorySnapshot) -> Iterator[Block]:
     sizes = sorted(found.by_category.items(), key=lambda item: -item[1])
     rows = [
         {
-            "what": harmless(name),
+            "what": figures.line(name),
             "size": format_bytes(size),
             "share": figures.share(size / found.peak_bytes) if found.peak_bytes else "",
         }
@@ -100,13 +99,13 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
     """What NCCL found, what was set, and what it warns of."""
     hosts = plural(len(found.hosts), "host")
     yield (
-        f"NCCL {harmless(found.version)} in {figures.name(found.file)}: "
+        f"NCCL {figures.line(found.version)} in {figures.name(found.file)}: "
         f"{plural(len(found.communicators), 'communicator')} on {hosts}, network "
-        f"{harmless(found.network) or 'unknown'}"
+        f"{figures.line(found.network) or 'unknown'}"
     )
     if found.settings:
         yield "  set: " + ", ".join(
-            f"{harmless(k)}={harmless(v)}" for k, v in found.settings.items()
+            f"{figures.line(k)}={figures.line(v)}" for k, v in found.settings.items()
         )
     for warning in found.warnings[:_MOST_WARNINGS]:
         yield f"  warning: {figures.name(warning, 100)}"
@@ -117,7 +116,7 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
 def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
     """Plain figures of a run's own metrics."""
     rows = [
-        {"name": harmless(str(key)), "value": _figure(value)}
+        {"name": figures.line(str(key)), "value": _figure(value)}
         for key, value in found.items()
         if isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
@@ -132,4 +131,4 @@ def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
 def _figure(value: float | str) -> str:
     from meshwright.base.units import format_number
 
-    return harmless(value) if isinstance(value, str) else format_number(value)
+    return figures.line(value) if isinstance(value, str) else format_number(value)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.table import Column, table_of
-from meshwright.report.check.visible import harmless
 from meshwright.report.diagnosis import figures, tables
 from meshwright.report.diagnosis.causes import cause_lines, promises_table
 from meshwright.report.diagnosis.logs import log_blocks
@@ -26,7 +25,7 @@ _FEW_RANKS = 2
 def diagnosis_page(found: Diagnosis) -> list[Block]:
     """All that a terminal shows."""
     return [
-        *map(harmless, found.summary),
+        *map(figures.line, found.summary),
         *_split(found),
         *_ranks(found),
         *_causes(found),
@@ -94,7 +93,7 @@ def _promises(found: Diagnosis) -> Iterator[Block]:
 def _guards(guards: Sequence[str]) -> Iterator[Block]:
     if guards:
         yield ""
-        yield from (f"note: {harmless(guard)}" for guard in guards)
+        yield from (f"note: {figures.line(guard)}" for guard in guards)
 
 
 def _left(left: Sequence[Left]) -> Iterator[Block]:
@@ -114,7 +113,7 @@ def left_table(left: Sequence[Left], *, most: int) -> tuple[Table, int]:
             "what": figures.name(one.what, 48),
             "count": f"{one.count:,}",
             "time": figures.duration(one.time_us) if one.time_us else "",
-            "reason": harmless(one.reason),
+            "reason": figures.line(one.reason),
         }
         for one in order[:most]
     ]

@@ -44,6 +44,7 @@ CLASSES = {
 KINDS = ("compute", "communication", "copies", "idle")
 _KIND = {"compute": "compute", "exposed_comm": "communication", "exposed_memory": "copies"}
 _NO_COMPUTE = frozenset({"comm", "memory"})  # classes of kernels
+_LONGEST_US = 1e15  # thirty years: what is longer, or no number, is no step
 _TINY = 0.0005  # of the step: parts below it stand together
 
 
@@ -75,10 +76,12 @@ class Split:
 def split_of(evidence: Evidence) -> Split | None:
     """The split of the evidence's step, or None where no time is accounted for."""
     case = case_of(evidence)
-    if not case.step_us:
+    if not 0 < case.step_us < _LONGEST_US:
         return None
-    found = [(kind, name, us) for kind, name, us in _parted(case) if us > 0]
+    found = [(kind, name, us) for kind, name, us in _parted(case) if 0 < us < _LONGEST_US]
     found.sort(key=lambda one: (KINDS.index(one[0]), -one[2]))
+    if not found:
+        return None
     return Split(
         step_us=case.step_us,
         parts=tuple(

@@ -288,8 +288,9 @@ def what_ifs(evidence: Evidence) -> dict[str, float]:
         return {name: us / whole for name, us in joined.items() if name != AS_MEASURED}
     found: dict[str, list[float]] = defaultdict(list)
     for rank in evidence.ranks:
-        step_us = rank_step_us(rank)
-        for name, us in rank.path.what_if_us.items() if rank.path and step_us else ():
+        path = rank.path
+        step_us = (path.step_us or rank_step_us(rank)) if path is not None else 0.0
+        for name, us in path.what_if_us.items() if path is not None and step_us else ():
             found[f"{name} free"].append(us / step_us)
     pipeline = evidence.pipeline
     if not found and pipeline is not None and pipeline.step_span_us_median:
@@ -333,7 +334,7 @@ def kernel_totals(ranks: Iterable[Rank]) -> list[tuple[str, str, float, float]]:
     return sorted(found, key=lambda one: -one[2])
 
 
-def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: int = 72) -> Table:
+def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: int = 60) -> Table:
     """The kernels that take longest."""
     total = fmean([rank.kernel_time_sum_us for rank in ranks] or [0.0])
     rows = [
@@ -351,6 +352,6 @@ def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: i
         Column(key="kind", title="class"),
         Column(key="time", title="time", align="right"),
         Column(key="calls", title="calls", align="right"),
-        Column(key="share", title="of kernel time", align="right"),
+        Column(key="share", title="of kernels", align="right"),
     )
     return table_of(columns, rows)

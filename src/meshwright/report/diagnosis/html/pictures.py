@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from meshwright.report.diagnosis import figures
@@ -43,7 +44,7 @@ def _rank(line: RankLine) -> list[Any]:
     return [
         _name(line),
         figures.name(line.file, 80),
-        *(None if us is None else round(us, 1) for us in times),
+        *(None if us is None or not math.isfinite(us) else round(us, 1) for us in times),
         line.times_last,
         line.because.replace("_", " "),
         line.principal.replace("_", " "),
