@@ -38,6 +38,7 @@ def cause_record(rule: CauseRule) -> dict[str, Any]:
         "kind": rule.kind,
         "needs": list(rule.needs),
         "said_by": list(rule.said_by),
+        "same_as": list(rule.same_as),
         "source": rule.source,
         "doc": rule.doc,
     }
@@ -63,7 +64,7 @@ def cause_page(rule: CauseRule) -> list[str]:
         "",
         *rule.doc.split("\n"),
         "",
-        *([f"Not told where {' or '.join(rule.said_by)} says it better."] if rule.said_by else []),
+        *_said_better(rule),
         f"Source: {rule.source}",
     ]
 
@@ -81,7 +82,7 @@ def causes_markdown() -> str:
 
 
 def _markdown(rule: CauseRule) -> str:
-    said = [f"Not told where {', '.join(rule.said_by)} says it better.", ""] if rule.said_by else []
+    said = [part for line in _said_better(rule) for part in (line, "")]
     return "\n".join(
         [
             f"\n### {rule.code}: {rule.title}",
@@ -92,6 +93,12 @@ def _markdown(rule: CauseRule) -> str:
             f"Source: {rule.source}",
         ]
     )
+
+
+def _said_better(rule: CauseRule) -> list[str]:
+    """Which other causes take precedence."""
+    first = [f"Has what these leave: {', '.join(rule.said_by)}."] if rule.said_by else []
+    return first + ([f"Not told beside: {', '.join(rule.same_as)}."] if rule.same_as else [])
 
 
 def _needs(names: Sequence[str]) -> str:

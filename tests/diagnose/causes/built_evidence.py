@@ -41,7 +41,7 @@ def attribution(parts: dict[str, float], window_us: float) -> Attribution:
     )
 
 
-def unions(window_us: float) -> Unions:
+def unions(window_us: float, steps: int) -> Unions:
     rest = dict.fromkeys(
         ("comm_us", "memory_us", "overlap_comm_compute_us", "exposed_comm_us", "idle_us"), 0.0
     )
@@ -53,7 +53,7 @@ def unions(window_us: float) -> Unions:
         busy_us=window_us,
         overlap_pct_of_comm=None,
         compute_pct=100.0,
-        n_steps=STEPS,
+        n_steps=steps,
         **rest,
         **shares,
     )
@@ -94,7 +94,7 @@ def rank(
         backend="nccl",
         nccl_version=None,
         computes_on="device",
-        gpu_span=unions(window),
+        gpu_span=unions(window, len(steps)),
         cpu_steps=tuple(
             Step(name=f"ProfilerStep#{n}", start_us=0.0, dur_us=d) for n, d in enumerate(steps)
         ),
@@ -102,7 +102,7 @@ def rank(
             Step(name=f"ProfilerStep#{n}", start_us=n * d, dur_us=d) for n, d in enumerate(steps)
         ),
         device_step_time_us_median=sorted(steps)[len(steps) // 2],
-        step_window=unions(window),
+        step_window=unions(window, len(steps)),
         kernel_time_sum_us=window,
         kernel_class_sum_us={
             n: s * window for n, s in (classes or {"gemm": 0.8, "elementwise": 0.2}).items()

@@ -117,6 +117,13 @@ def with_collectives(*found: Any, comm: float = 0.2, world: int = 8, **fields: A
     return evidence(rank(parts={"exposed_comm": comm}, collectives=found, world=world), **fields)
 
 
+def metrics(**figures: Any) -> Evidence:
+    """A run of which only its own metrics are known."""
+    return Evidence(
+        metrics={"steps": 200, "step_s_median": 2.0, "data_wait_s_median": 0.5} | figures
+    )
+
+
 def axis(name: str, **fields: Any) -> Evidence:
     """Exposed communication of an axis, from one rank."""
     return with_collectives(collective("allreduce", axis=name), **fields)
@@ -318,6 +325,18 @@ BUILT: dict[str, tuple[Any, Any]] = {
     "HST910": (
         lambda: evidence(replace(rank(), attribution=None, gpu_span=None)),
         lambda: evidence(),
+    ),
+    "CMP917": (lambda: of({"exposed_memory": 0.2}), lambda: of({"exposed_memory": 0.01})),
+    "CMP918": (lambda: metrics(drift=1.3), lambda: metrics(drift=1.01)),
+    "DAT911": (lambda: metrics(data_wait_share=0.3), lambda: metrics(data_wait_share=0.001)),
+    "HST913": (
+        lambda: metrics(save_share=0.1, save_s_count=4, save_s_median=20.0),
+        lambda: metrics(save_share=0.001, save_s_count=4, save_s_median=0.2),
+    ),
+    "HST914": (lambda: metrics(evaluate_share=0.1), lambda: metrics(evaluate_share=0.001)),
+    "HST915": (
+        lambda: metrics(restarts=2, between_attempts_s=90.0),
+        lambda: metrics(restarts=0),
     ),
     "HST911": (
         lambda: evidence(metrics={"steps": 100, "skipped_steps": 30}),

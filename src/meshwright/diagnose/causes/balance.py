@@ -101,7 +101,7 @@ def _of_pipeline(case: Case) -> tuple[str, dict[str, float]] | None:
     if pipeline is None or slow_worker(pipeline) is not None:
         return None
     varied = _variation(pipeline)
-    us = gain_us(pipeline, "microbatches alike")
+    us = pipeline.effects_us.get("microbatches", gain_us(pipeline, "microbatches alike"))
     if varied < VARIED or case.of_step(us) < WORTH:
         return None
     text = f"passes of one kind within a stage vary by {varied:.0%} of their mean"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from statistics import fmean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
 
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 LATE = ("idle_host_late_launch", "idle_launch_latency")
 UNTOLD = ("compute", "idle_tail_after_last_kernel", "idle_back_to_back_under_5us")
+BY_METRICS = {  # part of a step -> its share in metrics.jsonl
+    "idle_dataloader": "data_wait_share",
+    "idle_checkpoint": "save_share",
+    "idle_evaluation": "evaluate_share",
+}
 BUBBLE, UNEVEN = "bubble", "uneven"  # parts of the step of a pipeline's trace
 FEWEST_STEPS = 2
 
@@ -87,7 +92,27 @@ def case_of(evidence: Evidence) -> Case:
         )
     if evidence.pipeline is not None:
         return _of_pipeline(evidence, evidence.pipeline)
-    return Case(evidence=evidence, ranks=(), step_us=0.0, parts_us={}, steps=0)
+    return _of_metrics(evidence, evidence.metrics or {})
+
+
+def _of_metrics(evidence: Evidence, metrics: Mapping[str, Any]) -> Case:
+    """The parts that a run's own metrics tell; compute is all the rest."""
+    step_us = 1e6 * _number(metrics, "step_s_median")
+    shares = {part: _number(metrics, name) for part, name in BY_METRICS.items()}
+    parts = {part: share * step_us for part, share in shares.items() if share}
+    rest = max(0.0, step_us - sum(parts.values()))
+    return Case(
+        evidence=evidence,
+        ranks=(),
+        step_us=step_us,
+        parts_us={"compute": rest, **parts} if step_us else {},
+        steps=int(_number(metrics, "steps")),
+    )
+
+
+def _number(metrics: Mapping[str, Any], name: str) -> float:
+    value = metrics.get(name)
+    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
 
 def _of_pipeline(evidence: Evidence, pipeline: Pipeline) -> Case:

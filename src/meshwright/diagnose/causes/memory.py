@@ -8,7 +8,7 @@ from meshwright.base.units import format_bytes
 from meshwright.diagnose.causes.case import calls_a_step
 from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.products import device_of
-from meshwright.diagnose.causes.proofs import of_parts, of_ranks, some
+from meshwright.diagnose.causes.proofs import of_kernels, of_parts, of_ranks, some
 from meshwright.diagnose.causes.rule import Found, cause
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from meshwright.diagnose.logs.noun import MemorySnapshot
 
 COMPUTE = "compute resources"
-MALLOC = "idle_malloc_free"
+MALLOC, COPIES = "idle_malloc_free", "exposed_memory"
+COPIED = 0.05  # of the step, as for batches
 WORTH = 0.03  # of the step: once its cache is warm the allocator does not call the driver
 FRAGMENTED = 0.2  # of what is reserved: expandable segments leave a few percent
 FULL = 0.95  # of the device: NCCL and cuBLAS need some hundreds of MiB beside the allocator
@@ -143,3 +144,28 @@ def _peak(snapshot: MemorySnapshot) -> Proof:
     parts = ", ".join(f"{name} {format_bytes(size)}" for name, size in largest)
     text = f"peak of {format_bytes(snapshot.peak_bytes)} on device {snapshot.device}"
     return of_ranks(f"{text}: {parts}" if parts else text, ())
+
+
+@cause(
+    "CMP917",
+    "Copies stand exposed",
+    kind=COMPUTE,
+    source="CUDA C++ best practices guide: overlapping transfers and computation",
+    said_by=("DAT904", "DAT905", "DAT907", "HST902", "CMP911"),
+)
+def exposed_copies(case: Case) -> Found | None:
+    """The device only copies: to the host, from it, or within its own memory.
+
+    Shown by: copies with neither compute nor communication beside them. Costs: their time.
+    Do: copy on a stream of its own, fewer and larger copies, keep on the device what it needs.
+    """
+    us = case.part_us(COPIES)
+    if case.of_step(us) < COPIED:
+        return None
+    return Found(
+        message=f"Copies stand exposed for {us / case.step_us:.0%} of each step.",
+        proofs=(of_parts(case, COPIES, what="exposed copies"), of_kernels(case, "memory")),
+        lever=lever(case, "copy beside compute, or not at all", free="memory_copy"),
+        takes_us={COPIES: us},
+        confidence="medium",
+    )

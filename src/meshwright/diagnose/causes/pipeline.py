@@ -51,6 +51,8 @@ def gain_us(pipeline: Pipeline, *changes: str) -> float:
 
 def uneven_us(pipeline: Pipeline) -> float:
     """What a step gains if stages were alike; without a replay the heaviest less their mean."""
+    if "stages" in pipeline.effects_us:
+        return pipeline.effects_us["stages"]
     if "stages alike" in pipeline.what_if_us:
         return gain_us(pipeline, "stages alike")
     stages = _stage_us(pipeline)

@@ -12,8 +12,6 @@ from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import MUCH_WAITING, wait_us
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from meshwright.diagnose.causes.case import Case
 
 HOST = "host"
@@ -21,7 +19,6 @@ WORTH = 0.02
 STATE_BYTES = 1e6  # of a copy to the host; losses and counts are bytes
 FIRST_STEP = 1.5  # times the median of the others
 LATE_SHARE = 0.1
-SKIPPED = 0.02  # of the steps: a loss scale that is found skips one in some thousands
 
 
 def in_late(case: Case, us: float) -> dict[str, float]:
@@ -251,34 +248,6 @@ def no_device_events(case: Case) -> Found | None:
         ),
         takes_us={},
         ranks=known if len(blind) < len(case.evidence.ranks) else (),
-    )
-
-
-@cause(
-    "HST911",
-    "Steps are skipped or end in NaN",
-    kind=HOST,
-    source="Mixed precision training (arXiv 1710.03740), section 3.2: loss scaling",
-    needs=("metrics",),
-)
-def skipped_steps(case: Case) -> Found | None:
-    """Steps compute gradients that are then thrown away, because they are not finite.
-
-    Shown by: steps without an update, or without a loss that is a number, in the run's metrics.
-    Costs: these steps whole. Do: bf16 instead of fp16, a lower learning rate, a look at the batches
-    of those steps.
-    """
-    counts: Mapping[str, Any] = case.evidence.metrics or {}
-    steps, skipped = counts.get("steps") or 0, counts.get("skipped_steps") or 0
-    if not isinstance(steps, int | float) or not steps or skipped < SKIPPED * steps:
-        return None
-    return Found(
-        message=f"{skipped:,} of {steps:,} steps changed nothing: their gradients were not finite.",
-        proofs=(of_ranks(f"{skipped / steps:.1%} of the steps in metrics.jsonl", ()),),
-        lever=lever(
-            case, "train in bf16, or lower the learning rate", changes={"precision": "bf16"}
-        ),
-        takes_us={},
     )
 
 

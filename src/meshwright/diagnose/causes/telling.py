@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.diagnosis import Cause, Evidence
+    from meshwright.diagnose.pipeline.noun import Pipeline
 
 BY_PART = {  # word of `principal` for each part of a step
     "idle_dataloader": "data_processing",
@@ -33,6 +34,7 @@ BY_PART = {  # word of `principal` for each part of a step
     "idle_device_dependency": "device_dependency",
     "idle_checkpoint": "checkpoint",
     "idle_profiler": "profiler",
+    "idle_evaluation": "evaluation",
 }
 _PREPROCESSING = "DAT903"
 _IN_TURN = ("HST912", "DAT906")
@@ -51,8 +53,8 @@ def principal(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, str | No
     case = case_of(evidence)
     if not case.step_us:
         return "no_gpu_events", None
-    if not case.ranks:
-        return _of_pipeline(case)
+    if not case.ranks and case.pipeline is not None:
+        return _of_pipeline(case.pipeline, case)
     shares = _lost_shares(case, found)
     told = sorted((n for n, s in shares.items() if s >= ENOUGH), key=lambda n: -shares[n])
     if "straggler" in told and shares["straggler"] >= RULES_THE_REST * shares[told[0]]:
@@ -104,11 +106,8 @@ def _straggling(case: Case, found: Sequence[Cause]) -> float:
     return share if last.get(across.straggler_rank, 0) * 2 > across.matched else in_turn
 
 
-def _of_pipeline(case: Case) -> tuple[str, str | None]:
+def _of_pipeline(pipeline: Pipeline, case: Case) -> tuple[str, str | None]:
     """A fault of a worker first, then uneven stages, then the bubble that was planned."""
-    pipeline = case.pipeline
-    if pipeline is None:
-        return "compute", None
     if pipeline.principal:
         return pipeline.principal, None
     told = []
