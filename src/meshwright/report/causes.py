@@ -19,6 +19,7 @@ _COLUMNS = (
 )
 NEEDS = {
     "ranks": "traces",
+    "device": "traces of devices",
     "steps": "two steps or more",
     "across": "several ranks",
     "pipeline": "a pipeline's operations",

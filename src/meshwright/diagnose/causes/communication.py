@@ -24,6 +24,8 @@ COMMUNICATION = "communication"
 AXIS_SHARE = 0.05  # of the step: what a plan hides leaves less
 UNKNOWN_SHARE = 0.1  # of the step, where not even the axis is known
 MANY_CALLS = 100  # a step: buckets of 25 MB and more make some dozens at most
+BUCKET_BYTES = 25e6  # DDP's default
+SOME_CALLS, TOO_MANY = 20, 10.0  # where sizes are told: a step, and times what buckets would be
 SMALL_BYTES = 1e6  # below it a collective is latency on every link of today
 SMALL_US = 250.0  # the same where sizes are not told: launch, latency and some waiting
 NO_OVERLAP = 0.2  # of the time of small collectives beside compute
@@ -232,28 +234,32 @@ def exposed_unknown(case: Case) -> Found | None:
 
 @cause(
     "COM907",
-    "Hundreds of small collectives",
+    "Many small collectives",
     kind=COMMUNICATION,
     source="PyTorch DDP (arXiv 2006.15704), section 3.2.3: gradient bucketing",
 )
 def tiny_collectives(case: Case) -> Found | None:
     """Collectives are so small and so many that latency is all they cost.
 
-    Shown by: a hundred and more a step, each below 1 MB (or 250 us where sizes are not told), with
-    hardly any compute beside them. Costs: their exposed time.
+    Shown by: collectives below 1 MB, ten times as many a step as buckets of 25 MB would be (where
+    sizes are not told: a hundred and more below 250 us), with hardly any compute beside them.
+    Costs: their exposed time.
     Do: buckets (DDP bucket_cap_mb, workload.runtime.bucket_elements), coalesced operations.
     """
     found = [(n, c) for n, r in enumerate(case.ranks) for c in _small(r.collectives)]
     calls = sum(c.count / steps_of(case.ranks[n]) for n, c in found) / len(case.ranks)
     bare, total = sum(c.exposed_us for _, c in found), sum(c.sum_us for _, c in found)
-    if calls < MANY_CALLS or not total or 1 - bare / total > NO_OVERLAP:
+    moved = sum((c.bytes or 0) * c.count / steps_of(case.ranks[n]) for n, c in found)
+    sized = all(c.bytes for _, c in found)
+    needed = max(1.0, moved / len(case.ranks) / BUCKET_BYTES)
+    many = calls >= max(SOME_CALLS, TOO_MANY * needed) if sized else calls >= MANY_CALLS
+    if not many or not total or 1 - bare / total > NO_OVERLAP:
         return None
     us = _share_of_exposed(case, bare)
     if case.of_step(us) < AXIS_SHARE:
         return None
-    sized = all(c.bytes for _, c in found)
     return Found(
-        message=f"{calls:,.0f} collectives a step, most of them small, stand exposed for "
+        message=f"{calls:,.0f} collectives a step, all of them small, stand exposed for "
         f"{time(us)} of it.",
         proofs=some(
             of_collectives(case),

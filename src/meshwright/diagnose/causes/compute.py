@@ -45,6 +45,7 @@ DEPENDENT = "idle_device_dependency"
     "Bound by the device's computation",
     kind=COMPUTE,
     source="Making deep learning go brrr: the compute-bound regime",
+    needs=("device",),
 )
 def compute_bound(case: Case) -> Found | None:
     """The device computes nearly all the time: nothing stands in its way.
@@ -71,6 +72,7 @@ def compute_bound(case: Case) -> Found | None:
     source="docs/concepts/time.md: measured kernel tables; NVIDIA matmul background guide",
     said_by=("CMP903", "CMP904", "CMP906"),
     planned=True,
+    needs=("device",),
 )
 def slow_matmuls(case: Case) -> Found | None:
     """Products run below 60% of the rate that this device reaches at their shape and type.
@@ -106,6 +108,7 @@ def slow_matmuls(case: Case) -> Found | None:
     "Shapes of matrix products that tensor cores cannot use well",
     kind=COMPUTE,
     source="NVIDIA deep learning performance guide: matrix dimensions divisible by 16 bytes",
+    needs=("device",),
 )
 def misaligned_matmuls(case: Case) -> Found | None:
     """A dimension is no multiple of 8 elements, so that slower kernels run, or padded ones.
@@ -139,6 +142,7 @@ def misaligned_matmuls(case: Case) -> Found | None:
     "Matrix products in fp32 without TF32",
     kind=COMPUTE,
     source="PyTorch docs, torch.set_float32_matmul_precision; NVIDIA DLProf: AMP not used",
+    needs=("device",),
 )
 def full_precision(case: Case) -> Found | None:
     """Products run on the fp32 units although the device has TF32 tensor cores.
@@ -201,6 +205,7 @@ def throttling(case: Case) -> Found | None:
     "The optimizer runs on the host",
     kind=COMPUTE,
     source="ZeRO-Offload (arXiv 2101.06840), section 4",
+    needs=("device",),
 )
 def host_optimizer(case: Case) -> Found | None:
     """States lie in the host's memory and the CPU updates them while the device waits.
@@ -231,6 +236,7 @@ def host_optimizer(case: Case) -> Found | None:
     "A launched graph waits before it starts",
     kind=COMPUTE,
     source="CUDA programming guide: graph upload and launch; HolisticTraceAnalysis#290",
+    needs=("device",),
 )
 def graph_waits(case: Case) -> Found | None:
     """cudaGraphLaunch was called long before the graph's first kernel runs, and the device idles.
@@ -258,6 +264,7 @@ def graph_waits(case: Case) -> Found | None:
     kind=COMPUTE,
     source="CUDA programming guide: streams and events",
     said_by=("CMP913",),
+    needs=("device",),
 )
 def device_dependency(case: Case) -> Found | None:
     """Kernels were launched in time, and the device still idles before them.

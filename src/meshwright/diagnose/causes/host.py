@@ -37,6 +37,7 @@ UNFIT_SHARE = 0.1
         "MOD909",
         "CMP911",
     ),
+    needs=("device",),
 )
 def late_host(case: Case) -> Found | None:
     """The device waits for its next kernel although kernels are long enough to hide launches.
@@ -66,6 +67,7 @@ def late_host(case: Case) -> Found | None:
     "The host waits for the device within the step",
     kind=HOST,
     source="PyTorch performance tuning guide: avoid unnecessary CPU-GPU synchronization",
+    needs=("device",),
 )
 def synchronising_calls(case: Case) -> Found | None:
     """A call such as .item(), .cpu() or cudaDeviceSynchronize stops the host until all is done.

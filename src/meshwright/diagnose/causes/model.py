@@ -54,6 +54,7 @@ def usual_kernel_us(case: Case) -> float | None:
     source="PyTorch blog: accelerating PyTorch with CUDA graphs; XPUTimer (arXiv 2502.05413): "
     "issue latency",
     said_by=("DAT903", "HST901", "HST902", "HST903", "HST905", "HST906", "MOD909", "CMP911"),
+    needs=("device",),
 )
 def small_kernels(case: Case) -> Found | None:
     """The host cannot launch kernels as fast as the device finishes them.
@@ -98,6 +99,7 @@ def _graph_lever(case: Case) -> Lever:
     kind=MODEL,
     source="Data movement is all you need (arXiv 2007.00072), section 3",
     said_by=("MOD903", "MOD908", "MOD909", "MOD910", "MOD911"),
+    needs=("device",),
 )
 def memory_bound(case: Case) -> Found | None:
     """More time goes into reading and writing tensors than into multiplying them.
@@ -151,6 +153,7 @@ def _softmax_share(rank: Rank) -> float:
     "Attention is not fused",
     kind=MODEL,
     source="FlashAttention (arXiv 2205.14135), section 3",
+    needs=("device",),
 )
 def unfused_attention(case: Case) -> Found | None:
     """Scores are written to memory, go through softmax, and are read again.
@@ -234,6 +237,7 @@ def _less_recompute(case: Case) -> tuple[dict[str, str], tuple[str, ...]]:
     "The optimizer updates tensors one by one",
     kind=MODEL,
     source="PyTorch docs, torch.optim: for-loop, foreach and fused implementations",
+    needs=("device",),
 )
 def unfused_optimizer(case: Case) -> Found | None:
     """The update of each parameter is several kernels of its own.
@@ -273,6 +277,7 @@ def unfused_optimizer(case: Case) -> Found | None:
     "Normalisation is not fused",
     kind=MODEL,
     source="PyTorch docs, nn.RMSNorm and nn.LayerNorm; Liger Kernel (arXiv 2410.10989)",
+    needs=("device",),
 )
 def unfused_norm(case: Case) -> Found | None:
     """A norm runs as power, mean, reciprocal root and products, each a pass over memory.
@@ -301,6 +306,7 @@ _NORM_SAVED = 0.75
     "The loss over the vocabulary is not fused",
     kind=MODEL,
     source="Cut your losses (arXiv 2411.09009), section 3; Liger Kernel (arXiv 2410.10989)",
+    needs=("device",),
 )
 def unfused_loss(case: Case) -> Found | None:
     """Logits of the whole vocabulary are written, normalised and read again in fp32.

@@ -229,6 +229,7 @@ def experts_across_nodes(case: Case) -> Found | None:
     "Communication slows the kernels beside it",
     kind=COMMUNICATION,
     source="DeepSeek-V3 (arXiv 2412.19437), section 3.2.1: SMs for communication",
+    needs=("device",),
 )
 def contention(case: Case) -> Found | None:
     """Hidden communication is not free: it takes SMs and memory bandwidth from compute.

@@ -29,6 +29,7 @@ PACKAGE = "meshwright.diagnose.causes"
 CODE = pattern(r"(DAT|MOD|CMP|COM|HST)9\d\d")
 NEEDS = (  # parts of the evidence
     "ranks",
+    "device",
     "steps",
     "across",
     "pipeline",
@@ -153,6 +154,7 @@ def has_evidence(rule: CauseRule, case: Case) -> bool:
 
 _HAS: Mapping[str, Callable[[Case], Any]] = {
     "ranks": lambda case: case.ranks,
+    "device": lambda case: any(r.computes_on == "device" for r in case.ranks),
     "steps": lambda case: case.ranks and case.steps > 1,
     "across": lambda case: case.ranks and case.across is not None,
     "pipeline": lambda case: case.pipeline is not None,
