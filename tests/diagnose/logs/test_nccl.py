@@ -279,6 +279,23 @@ def test_memory_is_bounded_whatever_the_log_says(tmp_path: Path) -> None:
     assert any(left.what.startswith("further") for left in log.left)
 
 
+def test_numbers_that_are_none_are_passed_over(tmp_path: Path) -> None:
+    many = "9" * 5000
+    bad = [
+        f"a:1:1 [0] NCCL INFO comm 0x1 rank {many} nranks 2 cudaDev \u00b2 busId 1 - Init COMPLETE",
+        "a:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev \u00b2 busId 1 nNodes \u00b2",
+        f"a:1:1 [0] NCCL INFO {many} coll channels",
+        f"a:1:1 [0] NCCL INFO Init timings: rank 0 nranks 2 total {many}",
+        "a:1:1 [0] NCCL INFO AllReduce: 8 Bytes -> Algo \u00b2 proto 77",
+        *TABLE.replace("48.5", "4..8.5").replace("lab", "a").splitlines(),
+    ]
+    log = read(tmp_path, "\n".join(bad))
+    (comm,) = log.communicators
+    assert (comm.rank, comm.nodes, comm.channels) == (0, None, 0)
+    assert "AllReduce Ring LL" not in log.tuning  # its row is damaged
+    assert "AllGather Ring LL" in log.tuning
+
+
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

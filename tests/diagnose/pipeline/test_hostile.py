@@ -121,6 +121,13 @@ def test_what_is_no_trace_is_refused_with_what_to_type(tmp_path: Path, text: str
     assert caught.value.findings[0].hint
 
 
+def test_without_computes_nothing_is_replayed(tmp_path: Path) -> None:
+    made = [e for e in json.loads(TEXT) if not str(e["name"]).endswith("compute")]
+    pipeline = read_text(tmp_path, json.dumps(made))
+    assert pipeline.slowdown is None
+    assert any("no step has all of its computes" in left.reason for left in pipeline.left)
+
+
 def test_steps_and_workers_cannot_fill_the_memory(tmp_path: Path) -> None:
     made = json.loads(TEXT)
     threads = [e for e in made if e["ph"] == "M"]

@@ -30,7 +30,7 @@ def name_of_algorithm(algorithm: str, protocol: str) -> str:
 
 
 def _named(text: str, names: Sequence[str]) -> str:
-    if text.isdigit():
+    if text.isdecimal():
         return names[int(text)] if len(text) < 3 and int(text) < len(names) else text
     plain = text.replace("_", "").lower()
     return next((name for name in names if name.lower() == plain), text)
@@ -65,7 +65,7 @@ class _Comm:
             ident=self.ident,
             rank=self.rank,
             nranks=self.nranks,
-            cuda_device=int(device) if device.isdigit() else self.device,
+            cuda_device=int(device) if device.isdecimal() else self.device,
             bus=self.pairs.get("busId", ""),
             transports=dict(self.transports.most_common()),
             algorithms=dict(self.algorithms.most_common()),
@@ -315,7 +315,7 @@ def _by_links(transports: Counter[str]) -> str:
 
 
 def _count(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdigit() and len(text) < 10 else None
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else None
 
 
 def _lost(over: Mapping[str, int]) -> tuple[Left, ...]:

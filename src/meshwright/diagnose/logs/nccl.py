@@ -23,15 +23,19 @@ if TYPE_CHECKING:
 
 HINT = "run with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE=nccl.%h.%p.log, and give those files"
 VERSION = re.compile(r"\b([NR]CCL) version ?:? ?v?(\d+(?:\.\d+){1,3})", re.IGNORECASE)
-COMM = re.compile(r"\bcomm (0x[0-9a-f]+) (?:\w+ 0x[0-9a-f]+ )?rank (\d+) n[rR]anks (\d+)(.*)")
+COMM = re.compile(
+    r"\bcomm (0x[0-9a-f]+) (?:\w+ 0x[0-9a-f]+ )?rank (\d{1,9}) n[rR]anks (\d{1,9})(.*)"
+)
 COMM_PAIR = re.compile(r"\b(cudaDev|busId|commId|nNodes|localRanks) (\w+)")
 LINK = re.compile(
     r"^Channel (?P<channel>\d{1,4})(?:/\w+)? : \d+(?:\[\w+\])? -> \d+(?:\[\w+\])? +"
     r"(?:\[(?:send|receive)\] +)?via (?P<via>.+?)(?: comm (?P<comm>0x[0-9a-f]+) nRanks \d+)?$"
 )
-CHANNELS = re.compile(r"^(\d+) coll channels")
+CHANNELS = re.compile(r"^(\d{1,6}) coll channels")
 RINGS = re.compile(r"Connected all rings.*\bGDR (\d)")
-TIMINGS = re.compile(r"^Init timings.*?\brank (\d+) nranks (\d+) total ([\d.]+)")
+TIMINGS = re.compile(
+    r"^Init timings.*?\brank (\d{1,9}) nranks (\d{1,9}) total (\d{1,9}(?:\.\d{1,9})?)"
+)
 NETWORK = re.compile(r"^Using network (.+?)\s*$")
 SETTING = re.compile(
     r"^(?:NET/OFI Adding )?(NCCL_\w+|RCCL_\w+)(?: set (?:by environment )?to |=)(.*)$"
@@ -49,7 +53,7 @@ PATTERN = re.compile(r"^Pattern \d+, .*?\btype (\w+/\w+)")
 GDR = re.compile(r"^NET/\w+ : GPU Direct RDMA Disabled for \w+ (?:\d+ )?'?([^'\s]+)")
 TABLE_HEAD = re.compile(r"^(Algorithm|Protocol) +\|")
 TABLE_ROW = re.compile(r"^(\w+) \|(?: *[\d.]+/ *[\d.]+ \|?)+")
-TABLE_CELL = re.compile(r"([\d.]+)/ *([\d.]+)")
+TABLE_CELL = re.compile(r"\| *(\d{1,9}\.\d{1,3})/ *(\d{1,9}\.\d{1,3})\b")
 WATCHDOG = re.compile(r"Watchdog caught collective operation timeout: (.{1,300})")
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 1 << 28
 LARGEST_MS = 1e12
+SHORTEST_MS = 1e-6
 RANK = re.compile(r"(\d{1,6})\D*$")
 KINDS = {
     "forward-compute": "fwd",
@@ -115,7 +116,7 @@ def chunks_of(ranks: Mapping[int, Sequence[Iteration]]) -> int:
 
 
 def _iteration(number: str, entry: Any) -> Iteration | None:
-    if not isinstance(entry, dict) or not number.isdigit() or len(number) > 12:
+    if not isinstance(entry, dict) or not number.isdecimal() or len(number) > 12:
         return None
     total, memory = _number(entry.get("total")), _number(entry.get("memory"))
     work: list[tuple[str, int, int, float, float]] = []
@@ -124,7 +125,7 @@ def _iteration(number: str, entry: Any) -> Iteration | None:
         if spans is None:
             return None
         work += [(kind, *span) for span in spans]
-    if total is None or total <= 0 or not work:
+    if total is None or total < SHORTEST_MS or not work:
         return None
     return Iteration(number=int(number), total_ms=total, memory_gb=memory, work=tuple(work))
 

@@ -33,6 +33,7 @@ from meshwright.diagnose.pipeline.operations import columns_of, read_operations
 from meshwright.diagnose.pipeline.table import table_of
 from meshwright.diagnose.pipeline.verdict import principal_of
 from meshwright.diagnose.pipeline.what_if import (
+    has_computes,
     last_stage,
     of_workers,
     replay_of,
@@ -226,11 +227,9 @@ def _replayed(pipeline: Pipeline, operations: Operations) -> Pipeline:
     table = table_of(operations)
     run = replay_of(table) if table is not None else None
     if table is None or run is None:
-        reason = (
-            "no step is whole on all workers"
-            if table is None
-            else "the order of the operations contradicts itself"
-        )
+        reason = "no step has all of its computes on all workers"
+        if table is not None and has_computes(table):
+            reason = "the order of the operations contradicts itself"
         lost = Left(what="replay of the steps", count=pipeline.steps, time_us=0.0, reason=reason)
         return dataclasses.replace(pipeline, left=(*pipeline.left, lost))
     slowest = slowest_workers(run)

@@ -89,9 +89,14 @@ class Explained:
     add: float
 
 
+def has_computes(table: Table) -> bool:
+    """Whether there is something to replay."""
+    return any(node.kind in COMPUTES for node in table.nodes)
+
+
 def replay_of(table: Table) -> Replay | None:
-    """The run made ready; None where the order of its operations contradicts itself."""
-    graph = graph_of(table)
+    """The run made ready; None without computes, and where their order contradicts itself."""
+    graph = graph_of(table) if has_computes(table) else None
     if graph is None:
         return None
     work = work_us(table, graph)
