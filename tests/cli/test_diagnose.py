@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -122,6 +123,31 @@ def test_names_in_traces_steer_neither_terminal_nor_page(tmp_path, capsys):
     text = report.read_text()
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert" in text
+
+
+def test_names_of_files_need_not_be_text(tmp_path, capsys):
+    spec = Spec(layers=1, micro_batches=1, hidden=1024, ffn=2048)
+    (path,) = write_run(spec, tmp_path / "in")
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe<b>.json"))
+    path.rename(odd)
+    torn = odd.with_name(odd.name.replace("<b>", "torn"))
+    torn.write_text("{")
+    report, small = tmp_path / "r.html", tmp_path / "s.json"
+    asked = ["diagnose", str(odd), str(torn), "--html", str(report), "--perfetto", str(small)]
+    assert run(asked) == 0
+    capsys.readouterr()
+    assert run([*asked, "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record["left"][0]["what"].endswith("\\udcff\\udcfetorn.json")
+    assert json.loads(small.read_text())
+
+
+def test_devices_and_pipes_are_no_traces(tmp_path, capsys):
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    for path in (pipe, "/dev/zero", "/dev/null"):
+        assert run(["diagnose", str(path)]) == 2
+        assert str(path) in capsys.readouterr().err
 
 
 def test_gzipped_traces(tmp_path, capsys):

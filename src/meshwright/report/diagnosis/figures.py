@@ -29,7 +29,12 @@ def share(part: float | None) -> str:
 
 def line(text: str) -> str:
     """A text in one line, without what steers a terminal."""
-    return harmless(" ".join(text.split()))
+    return harmless(" ".join(encodable(text).split()))
+
+
+def encodable(text: str) -> str:
+    """A text that UTF-8 can hold; bytes of file names that are none are written as escapes."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def name(text: str, longest: int = _LONGEST) -> str:

@@ -35,7 +35,7 @@ def perfetto_json(found: Diagnosis) -> str:
     left = sum(strip.left for strip in drawn)
     told = {
         "from": "meshwright diagnose",
-        "summary": " ".join(found.summary),
+        "summary": figures.line(" ".join(found.summary)),
         "left_out_bars": left,
         "left_out_us": sum(strip.left_ns for strip in drawn) / 1000,
     }
@@ -122,5 +122,9 @@ def _causes(found: Diagnosis) -> Iterator[dict[str, Any]]:
             "pid": _CAUSES,
             "tid": 0,
             "ts": 0,
-            "args": {"cost": cost(cause), "message": cause.message, "do": cause.lever.text},
+            "args": {
+                "cost": cost(cause),
+                "message": figures.line(cause.message),
+                "do": figures.line(cause.lever.text),
+            },
         }

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.report.diagnosis.figures import encodable
 from meshwright.report.diagnosis.split import split_of
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def diagnosis_record(found: Diagnosis) -> dict[str, Any]:
     evidence = found.evidence
     return {
         "schema": SCHEMA,
-        "summary": list(found.summary),
+        "summary": plain(found.summary),
         "step_us": found.step_us,
         "lost_us": found.lost_us,
-        "principal": found.principal,
-        "second": found.second,
+        "principal": plain(found.principal),
+        "second": plain(found.second),
         "split": plain(split_of(evidence)),
         "ranks": plain(evidence.ranks),
         "groups": plain(groups_of(found)),
@@ -43,7 +44,7 @@ def diagnosis_record(found: Diagnosis) -> dict[str, Any]:
         "memory": plain(evidence.memory),
         "nccl": plain(evidence.nccl),
         "metrics": plain(evidence.metrics),
-        "guards": list(found.guards),
+        "guards": plain(found.guards),
         "left": plain(found.left),
     }
 
@@ -56,7 +57,9 @@ def groups_of(found: Diagnosis) -> list[Group]:
 
 def plain(value: Any) -> Any:
     """A value as JSON has it: nouns as objects, tuples as lists, NumPy's numbers as Python's."""
-    if isinstance(value, str | bool | float | int | None) and not hasattr(value, "tolist"):
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, bool | float | int | None) and not hasattr(value, "tolist"):
         return value
     if is_dataclass(value) and not isinstance(value, type):
         hidden = LEFT_OUT.get(type(value).__name__, frozenset())
@@ -64,7 +67,7 @@ def plain(value: Any) -> Any:
             f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in hidden
         }
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else str(value)

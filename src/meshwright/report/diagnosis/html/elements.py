@@ -10,6 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from meshwright.report.check.visible import harmless
+from meshwright.report.diagnosis.figures import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +27,7 @@ class Html(str):
 def element(tag: str, *children: str, **attributes: str) -> Html:
     """An element; `class_` is the attribute class, and in names _ stands for -."""
     named = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        f' {name.rstrip("_").replace("_", "-")}="{escape(harmless(encodable(value)))}"'
         for name, value in attributes.items()
     )
     if tag in _EMPTY:
@@ -40,4 +41,4 @@ def joined(children: Iterable[str]) -> Html:
 
 
 def _safe(child: str) -> str:
-    return child if isinstance(child, Html) else escape(harmless(child))
+    return child if isinstance(child, Html) else escape(harmless(encodable(child)))
