@@ -33,7 +33,7 @@ _PATTERNS = (
         "embedding",
         "embedding",
         r"(?<!rotary_)embedding|fbgemm_gpu|bounds_check_indices|indexselect|block_bucketize|linearize_index"
-        r"|l[fx]u_cache|jagged|recat|indexing_backward|^gatherv2",
+        r"|l[fx]u_cache|jagged|recat|indexing_backward|compute_grad_weight|^gatherv2",
     ),
     (
         "optimizer",
@@ -58,7 +58,7 @@ _PATTERNS = (
         "attention",
         "attention",
         r"flash|fmha|attention|attn|sdpa?_|\bmha_|_mha|mqa_|rotary|rope(_|\b)|paged_?(kv|att)"
-        r"|reshape_and_cache|kv_?cache",
+        r"|reshape_and_cache|kv_?cache|^bwd_(kernel|preprocess)",  # the last are AOTriton's
     ),
     (
         "conv",
@@ -80,7 +80,7 @@ _PATTERNS = (
         r"radix|sort(?!ed_)|scan|\bcub::|thrust::|top_?k|bitonic|histogram|searchsorted|cumsum"
         r"|multinomial",
     ),
-    ("reduce", "loss", r"nll_?loss"),
+    ("reduce", "loss", r"nll_?(loss|criterion)"),
     ("reduce", "reduce", r"reduce_kernel|^reduce(sum|mean|max|prod)|welford"),
     ("elementwise", "elementwise", r"masked_fill"),
     ("copy_layout", "fill", r"fillfunctor|fill_kernel|subtensoropwithscalar|zeros?_?like|^fill"),
