@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -282,3 +283,36 @@ def test_two_traces_of_one_rank_make_an_answer(traces, tmp_path):
     found = meshwright.diagnose([traces, copy])
     assert len(found.evidence.ranks) == 4
     assert any("more than once" in guard for guard in found.guards)
+
+
+# Other records
+
+
+def test_logs_snapshots_and_metrics_are_read_beside_traces(traces, tmp_path):
+    (tmp_path / "nccl.log").write_text(
+        "node0:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"
+        "node0:1:1 [0] NCCL WARN NET/Socket : no interface\n"
+    )
+    segment = {"device": 0, "address": 0, "total_size": 4096, "blocks": []}
+    segment["blocks"] = [{"size": 4096, "address": 0, "state": "active_allocated", "frames": []}]
+    (tmp_path / "snap.json").write_text(json.dumps({"segments": [segment], "device_traces": []}))
+    lines = [{"step": n, "step_s": 0.5, "loss": 2.0} for n in range(1, 9)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = meshwright.diagnose([traces, tmp_path])
+    evidence = found.evidence
+    assert len(evidence.ranks) == 3
+    assert [log.version for log in evidence.nccl] == ["2.21.5"]
+    assert [snapshot.peak_bytes for snapshot in evidence.memory] == [4096]
+    assert evidence.metrics["step_s_median"] == 0.5
+    alone = meshwright.diagnose(
+        nccl_logs=[tmp_path / "nccl.log"], memory_snapshots=[tmp_path / "snap.json"]
+    )
+    assert alone.evidence.ranks == ()
+    assert len(alone.evidence.nccl) == len(alone.evidence.memory) == 1
+
+
+def test_records_that_cannot_be_read_are_left_out(traces, tmp_path):
+    (tmp_path / "snap.json").write_text("{}")
+    found = meshwright.diagnose(traces, memory_snapshots=[tmp_path / "snap.json"])
+    assert len(found.evidence.ranks) == 3
+    assert [one.what for one in found.left] == [str(tmp_path / "snap.json")]

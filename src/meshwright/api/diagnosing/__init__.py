@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from meshwright.api.diagnosing.answer import answered
 from meshwright.api.diagnosing.given import HINT, sorted_files
 from meshwright.api.diagnosing.guards import guards_of
-from meshwright.api.diagnosing.later import verb
 from meshwright.api.diagnosing.own import own_job
 from meshwright.api.diagnosing.pool import answers
 from meshwright.base.errors import InvalidInput, MeshwrightError
@@ -18,6 +17,7 @@ from meshwright.diagnose.across.axes import group_axes, with_axes
 from meshwright.diagnose.across.join import across
 from meshwright.diagnose.diagnosis import Evidence
 from meshwright.diagnose.logs.memory import read_snapshot
+from meshwright.diagnose.logs.metrics import read_metrics
 from meshwright.diagnose.logs.nccl import read_nccl_log
 from meshwright.diagnose.path.replay import what_if
 from meshwright.diagnose.pipeline.read import read_pipeline
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.rank import Rank
     from meshwright.plan.job import Job
-
-read_metrics = verb("logs.metrics", "read_metrics")
 
 
 def diagnose(
