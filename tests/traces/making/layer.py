@@ -31,9 +31,11 @@ def layer_elements(spec: Spec) -> int:
     return (4 * hidden * hidden + 3 * hidden * ffn) // spec.tp
 
 
-def product(m: Machine, rows: int, inner: int, cols: int, *, layout: str = "tn") -> None:
-    """aten::mm of (rows, inner) and (inner, cols)."""
-    rate = 45.0 if m.spec.fp32_matmuls else m.spec.matmul_tflops
+def product(
+    m: Machine, rows: int, inner: int, cols: int, *, layout: str = "tn", rate: float = 0.0
+) -> None:
+    """aten::mm of (rows, inner) and (inner, cols), at `rate` TFLOP/s if that is said."""
+    rate = rate or (45.0 if m.spec.fp32_matmuls else m.spec.matmul_tflops)
     dims = [[rows, inner], [inner, cols]]
     with m.op("aten::mm", dims=dims, types=[_dtype(m.spec)] * 2):
         us = 2.0 * rows * inner * cols / (rate * 1e6)

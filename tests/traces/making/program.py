@@ -35,6 +35,7 @@ def _plant(m: Machine) -> None:
     m.compute_factor = spec.slow_factor if slow == m.rank else 1.0
     if spec.slow_stage == where["pp"]:
         m.compute_factor *= spec.stage_factor
+    m.compute_factor *= 1 + (spec.drift - 1) * m.step / max(1, spec.steps - 1)
     m.host_factor = spec.slow_factor if spec.slow_host_rank == m.rank else 1.0
 
 
@@ -42,6 +43,9 @@ def _step(m: Machine) -> Running:
     name = f"ProfilerStep#{m.spec.first_step + m.step}"
     with m.op(name, "user_annotation") if m.spec.profiled_steps else m.op("aten::empty"):
         _load(m)
+        _compile(m)
+        for _ in range(m.spec.broadcasts):
+            yield from collective(m, "dp", "broadcast", elements=4096, dtype="Float", blocks=True)
         yield from _schedule(m)
         yield from _update(m)
         yield from _after(m)
@@ -51,7 +55,7 @@ def _load(m: Machine) -> None:
     spec = m.spec
     workers = "_MultiProcessing" if spec.loader_workers else "_SingleProcess"
     loader = f"enumerate(DataLoader)#{workers}DataLoaderIter.__next__"
-    slow = spec.loader_rank is None or spec.loader_rank == m.rank
+    slow = spec.loader_rank in (None, m.rank) and (m.step + 1) % spec.loader_every == 0
     with m.op(loader, "user_annotation"):
         m.pause(spec.loader_us if slow else HEALTHY_LOADER_US)
     if spec.preprocess_us:
@@ -63,11 +67,20 @@ def _load(m: Machine) -> None:
     size = int(spec.batch_mb * 1e6)
     pinned = "Pageable" if spec.pageable_copies else "Pinned"
     rate = 9.0 if spec.pageable_copies else 25.0
-    with m.op("aten::to"), m.op("aten::_to_copy"), m.op("aten::copy_"):
-        us = 2.0 + size / (rate * 1e3)
-        m.copy(f"Memcpy HtoD ({pinned} -> Device)", us, size, blocks=spec.pageable_copies)
+    for _ in range(spec.copies):
+        with m.op("aten::to"), m.op("aten::_to_copy"), m.op("aten::copy_"):
+            us = 2.0 + size / spec.copies / (rate * 1e3)
+            name = f"Memcpy HtoD ({pinned} -> Device)"
+            m.copy(name, us, size // spec.copies, blocks=spec.pageable_copies)
     with m.op("Optimizer.zero_grad#AdamW.zero_grad", "user_annotation"), m.op("aten::zero_"):
         m.memset(3.0, 1 << 20)
+
+
+def _compile(m: Machine) -> None:
+    if m.spec.compile_us and m.step == 1:
+        with m.op("torch/_dynamo/convert_frame.py(1164): _compile", "python_function"):
+            m.pause(m.spec.compile_us * 0.9)
+            m.call("hipModuleLoad" if m.spec.rocm else "cuModuleLoadData", m.spec.compile_us * 0.1)
 
 
 HEALTHY_LOADER_US = 150.0  # of a healthy loader beside a slow one
@@ -154,7 +167,7 @@ def _head(m: Machine, tokens: int, hidden: int) -> Running:
     spec = m.spec
     share = spec.vocab // spec.tp
     with m.op("aten::linear"):
-        product(m, tokens, hidden, share)
+        product(m, tokens, hidden, share, rate=spec.head_tflops)
     with m.op("aten::cross_entropy_loss"):
         each(m, "aten::_log_softmax", kernels.LOSS, tokens * share)
         each(m, "aten::nll_loss_forward", kernels.NLL, tokens)
@@ -174,8 +187,8 @@ def _backward(m: Machine, micro_batch: int, stage: int) -> Running:
     if stage == spec.pp - 1:
         share = spec.vocab // spec.tp
         each(m, "aten::_log_softmax_backward_data", kernels.LOSS_BACK, tokens * share)
-        product(m, tokens, share, hidden, layout="nn")
-        product(m, hidden, tokens, share, layout="nt")
+        product(m, tokens, share, hidden, layout="nn", rate=spec.head_tflops)
+        product(m, hidden, tokens, share, layout="nt", rate=spec.head_tflops)
     yield from _layers_backward(m, micro_batch, stage)
     if stage == 0:
         each(m, "aten::embedding_dense_backward", kernels.EMBED_BACK, tokens * hidden)
@@ -227,6 +240,7 @@ def _update(m: Machine) -> Running:
     parts = spec.dp * spec.cp if spec.sharded else 1
     elements = layer_elements(spec) * layers_of(m, stage) / parts
     with m.op("Optimizer.step#AdamW.step", "user_annotation"):
+        m.pause(spec.optimizer_us)
         with m.op("aten::_foreach_norm"):
             m.kernel(kernels.FOREACH_NORM, max(2.0, elements * 4 / (spec.memory_gbps * 1e3)))
         yield from collective(m, "world", "allreduce", elements=1, dtype="Float", blocks=True)
@@ -255,6 +269,12 @@ def _after(m: Machine) -> Running:
     spec = m.spec
     if spec.log_loss:
         yield from item(m)
+    if spec.logging_us:
+        with m.op("torch/utils/tensorboard/writer.py(381): add_scalar", "python_function"):
+            m.pause(spec.logging_us)
+    if spec.evaluation_us and m.step == 1:
+        with m.op("evaluation#1", "user_annotation"):
+            m.pause(spec.evaluation_us)
     if spec.checkpoint_us and (m.step + 1) % spec.checkpoint_every == 0:
         with m.op("torch/serialization.py(944): save", "python_function"):
             for _ in range(6):

@@ -56,10 +56,12 @@ class Spec:
     # faults of data
     loader_us: float = 150.0
     loader_rank: int | None = None  # only this rank's loader takes that long
+    loader_every: int = 1  # and only in every so many steps, the last of them
     loader_workers: int = 4  # 0: the loader runs in the training process
     preprocess_us: float = 0.0  # Python on the step's path, before the first kernel
     sequence_imbalance: float = 0.0  # sigma of the log of attention's work
     batch_mb: float = 0.1
+    copies: int = 1  # in which the batch comes
     pageable_copies: bool = False
 
     # faults of the model and of how it is cut
@@ -70,6 +72,7 @@ class Spec:
     unfused_elementwise: bool = False  # norms, rotary and activation as chains of eager kernels
     small_kernels: bool = False  # everything in kernels of a few microseconds: launch-bound
     fused_optimizer: bool = True
+    head_tflops: float = 0.0  # of the products with the vocabulary; 0: as all
 
     # faults of the machine
     slow_rank: int | None = None
@@ -77,6 +80,7 @@ class Spec:
     slow_rotates: bool = False  # another rank in each step, beginning with slow_rank
     slow_host_rank: int | None = None  # its host takes slow_factor times as long
     fp32_matmuls: bool = False
+    drift: float = 1.0  # of compute, from the first step to the last: clocks that fall
     malloc_us: float = 0.0  # cudaMalloc and cudaFree in each micro-batch
     contention: float = 1.0  # of compute beneath communication
 
@@ -86,6 +90,7 @@ class Spec:
     slow_axis_rank: int | None = None  # only groups that contain this rank
     buckets_per_layer: int = 1
     overlap: bool = True  # of gradients, parameters and sends with compute
+    broadcasts: int = 0  # of buffers, in each step
     moe_kernels: str = "nccl"  # or "deepep"
     symmetric_memory: bool = False  # tensor parallel all-reduces as multimem kernels
 
@@ -94,6 +99,10 @@ class Spec:
     gc_us: float = 0.0  # a pause of Python, on one rank of each step in turn
     checkpoint_us: float = 0.0
     checkpoint_every: int = 2
+    compile_us: float = 0.0  # compilation in the second step
+    evaluation_us: float = 0.0  # after the second step
+    logging_us: float = 0.0  # after each step
+    optimizer_us: float = 0.0  # the host's, before the optimizer's first kernel
     log_loss: bool = True  # one .item() a step
 
     # the profiler and the file
