@@ -143,6 +143,36 @@ class Matmuls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionShape:
+    """Fused attention of one shape: time of all its kernels, forward or backward.
+
+    Whether a mask was causal is not recorded in sizes.
+    """
+
+    op: str
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    head_dim: int
+    dtype: str
+    backward: bool
+    count: int
+    kernel_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedShape:
+    """Elementwise operators of one size: bytes that each reads and writes, time of all kernels."""
+
+    op: str
+    bytes: int
+    count: int
+    kernel_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Instances:
     """Collective kernels of a rank one by one, in the order of their start.
 
@@ -219,6 +249,8 @@ class Rank:
     attribution: Attribution | None = None
     step_attributions: tuple[Attribution, ...] = ()  # of each device-following step
     gemm: Matmuls | None = None
+    attention: tuple[AttentionShape, ...] = ()
+    moved: tuple[MovedShape, ...] = ()
     lost_shares_pct: Mapping[str, float] = field(default_factory=dict)
     principal: str = ""
     second: str | None = None

@@ -216,6 +216,11 @@ def attention_curve(gpu: Gpu, precision_name: str) -> tuple[curves.AttentionCurv
     return curve, curves.Roof(flops_per_s=flops_per_s, bytes_per_s=gpu.memory_bytes_per_s)
 
 
+def collective_curve(link: Link, kind: str) -> curves.CollectiveCurve:
+    """The curve of a collective on a link; its shares are of `link_rate`."""
+    return _collective(link, kind)
+
+
 _UNGROUPED = curves.ExpertsCurve(expert_rate=1.0, expert_rows0=0.0, routing_s=0.0, traffic=0.0)
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.api.diagnosing.later import verb
-from meshwright.base.errors import MeshwrightError
-
 if TYPE_CHECKING:
+    from meshwright.diagnose.calibrate.noun import Calibration
     from meshwright.diagnose.diagnosis import Diagnosis
 
 
-def cluster_text(found: Diagnosis) -> str:
-    """The cluster.toml that `plan --cluster` takes; MeshwrightError where nothing was measured."""
-    calibration, text_of = verb("calibrate", "calibration"), verb("calibrate", "cluster_text")
-    if calibration is None or text_of is None:
-        raise MeshwrightError("traces cannot be calibrated from yet")
-    text: str = text_of(calibration(found.evidence.ranks, found.evidence.across))
-    return text
+def calibrated(found: Diagnosis) -> tuple[Calibration, str]:
+    """What was measured, and the cluster.toml of it that `plan --cluster` takes.
+
+    It is the cluster of the plan that ran, where there is one, with what was measured in its place.
+    MeshwrightError where nothing was measured, or of a device that nobody knows.
+    """
+    from meshwright.diagnose import calibrate
+
+    evidence = found.evidence
+    base = evidence.job.cluster if evidence.job else None
+    gpu = base.gpu if base else None
+    measured = calibrate.calibration(evidence.ranks, evidence.across, gpu=gpu)
+    return measured, calibrate.cluster_text(measured, base=base)

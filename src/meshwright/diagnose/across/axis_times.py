@@ -32,6 +32,7 @@ def axis_times(
     wait[waits.row] = waits.wait_ns
     met = np.zeros(len(rows), bool)
     met[waits.row] = True
+    shown = rows.exposed_ns - np.minimum(wait, rows.exposed_ns)
     moved = np.array([payload_bytes(k.message) or 0 if k.message else 0 for k in rows.kinds], float)
     length = (rows.end_ns - rows.start_ns).astype(float)
 
@@ -47,6 +48,7 @@ def axis_times(
         summed(rows.exposed_ns / 1000.0),
         summed(wait / 1000.0),
         summed(np.where(met, length, 0.0) / 1000.0),
+        summed(np.where(met, shown, 0.0) / 1000.0),
         summed(np.ones(len(rows))),
         summed(moved[rows.kind]),
         strict=True,
@@ -60,8 +62,9 @@ def axis_times(
             transfer_us=matched - waited if matched else None,
             calls=calls,
             bytes=size,
+            exposed_transfer_us=bare if matched else None,
         )
-        for name, total, exposed, waited, matched, calls, size in columns
+        for name, total, exposed, waited, matched, bare, calls, size in columns
         if calls
     ]
     return tuple(sorted(found, key=lambda a: -a.total_us))

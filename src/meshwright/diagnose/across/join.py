@@ -40,12 +40,9 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
     `job` is the plan that ran: it names axes, stages and links that traces do not tell.
     `what_if_us` stays empty: `path.replay.what_if` answers on what is returned here.
     """
-    met = [r for r in ranks if r.instances is not None and len(r.instances.signature)]
+    met, numbers = _in_order(ranks)
     if len(met) < 2:
         return None
-    numbers = numbers_of(met)
-    order = sorted(range(len(met)), key=numbers.__getitem__)
-    met, numbers = [met[i] for i in order], [numbers[i] for i in order]
     rows = rows_of(met, numbers)
     waits, clocks = _matched(rows, [r.meta.host for r in met])
     named = named_groups(met, rows, job=job)
@@ -59,6 +56,23 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
         axes=axis_times(rows, waits, met, named.axes),
         left=_left(rows, waits, clocks),
     )
+
+
+def matched_rows(ranks: Sequence[Rank]) -> tuple[Rows, Waits, Clocks] | None:
+    """Single collectives and their waits; None where fewer than two ranks have any."""
+    met, numbers = _in_order(ranks)
+    if len(met) < 2:
+        return None
+    rows = rows_of(met, numbers)
+    return rows, *_matched(rows, [r.meta.host for r in met])
+
+
+def _in_order(ranks: Sequence[Rank]) -> tuple[list[Rank], list[int]]:
+    """The ranks that have collectives, by number, and their numbers."""
+    met = [r for r in ranks if r.instances is not None and len(r.instances.signature)]
+    numbers = numbers_of(met)
+    order = sorted(range(len(met)), key=numbers.__getitem__)
+    return [met[i] for i in order], [numbers[i] for i in order]
 
 
 def _matched(rows: Rows, hosts: Sequence[str]) -> tuple[Waits, Clocks]:

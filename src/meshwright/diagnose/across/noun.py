@@ -86,6 +86,7 @@ class AxisTime:
     transfer_us: float | None
     calls: float
     bytes: float
+    exposed_transfer_us: float | None = None  # of the transfer, what no computation hid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
