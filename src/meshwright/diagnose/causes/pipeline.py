@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.causes.case import BUBBLE, UNEVEN
+from meshwright.diagnose.causes.case import BUBBLE, UNEVEN, is_elsewhere
 from meshwright.diagnose.causes.levers import at_most_replayed, lever, predicted_gain_s
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -177,7 +177,7 @@ def _bubble_changes(case: Case) -> list[dict[str, Any]]:
 
 def _best(case: Case, text: str, choices: Sequence[Mapping[str, Any]]) -> Any:
     """A lever with the changes that are predicted to gain most; the first without a plan."""
-    if case.job is None:
+    if case.job is None or is_elsewhere(case):
         return lever(case, text, changes=choices[0], free="bubble")
     gains = [(predicted_gain_s(case.job, changes) or 0.0, changes) for changes in choices]
     best = max(gains, key=lambda pair: pair[0])
@@ -283,7 +283,7 @@ def head_on_last_stage(case: Case) -> Found | None:
     the vocabulary over all stages (vocab_over_pipeline), a fused loss.
     """
     stages = stages_of(case)
-    if len(stages) < 2:
+    if len(stages) < 2 or not any(stages[:-1]):
         return None
     rest, us = stages[:-1], _uneven_us(case, max(stages) / fmean(stages))
     even = max(rest) <= UNEVEN_FROM * fmean(rest)

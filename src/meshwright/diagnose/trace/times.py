@@ -8,7 +8,7 @@ they are read as text.
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -48,7 +48,7 @@ def nanoseconds(times_us: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def nanoseconds_of_text(texts: Sequence[Any]) -> NDArray[np.int64]:
     """Times written as sixteen digits, a point and three more; one by one where any is not so."""
-    raw = type(texts[0]) is msgspec.Raw and type(texts[-1]) is msgspec.Raw
+    raw = set(map(type, texts)) == {msgspec.Raw}
     text = b",".join([*texts, b""]) if raw else b""
     if text.startswith(b'"'):  # Ascend writes times as text, with a tab behind them
         text = text.replace(b'"', b"").replace(b"\\t", b"")
@@ -66,12 +66,12 @@ def nanoseconds_of(value: Any) -> int:
     """One time of any kind in nanoseconds: number, text of a number, `Decimal`, raw JSON."""
     if type(value) is int:
         return value * 1000 if abs(value) <= LATEST_US else int(BAD_NS)
-    if isinstance(value, bool) or value is None:
-        return int(BAD_NS)
-    if not isinstance(value, int | float | str | Decimal):
+    if isinstance(value, msgspec.Raw):
         value = bytes(value).decode("utf-8", "replace")
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return int(BAD_NS)
     try:
         exact = Decimal(value.replace("\\t", "").strip('"\t ') if isinstance(value, str) else value)
         return round(exact * 1000) if abs(exact) <= LATEST_US else int(BAD_NS)
-    except (InvalidOperation, ValueError, OverflowError):
+    except (ArithmeticError, ValueError):
         return int(BAD_NS)
