@@ -218,3 +218,20 @@ def test_without_a_plan_nothing_was_promised() -> None:
 )
 def test_verdicts(predicted: float, measured: float | None, words: str) -> None:
     assert verdict(predicted, measured, step_s=10.0).startswith(words)
+
+
+def test_a_plan_for_gpus_predicts_nothing_of_a_run_on_cpus() -> None:
+    host = replace(rank(parts={"exposed_comm": 0.2}, world=8), computes_on="host")
+    case = case_of(Evidence(ranks=(host,), job=job(recompute=2)))
+    assert promises(case.evidence) == ()
+    assert lever(case, "less", changes={"recompute": "none"}).gain_s is None
+
+
+def test_the_only_axis_of_a_plan_is_that_of_groups_without_a_name() -> None:
+    found_in = evidence(
+        rank(parts={"exposed_comm": 0.2}, world=8, collectives=(collective("allreduce"),)),
+        job=job(),
+    )
+    found = [c.code for c in causes(found_in)]
+    assert "COM908" in found
+    assert "COM906" not in found

@@ -24,6 +24,7 @@ BY_METRICS = {  # part of a step -> its share in metrics.jsonl
     "idle_checkpoint": "save_share",
     "idle_evaluation": "evaluate_share",
 }
+AXES = ("tp", "cp", "ep", "dp", "pp")
 BUBBLE, UNEVEN = "bubble", "uneven"  # parts of the step of a pipeline's trace
 FEWEST_STEPS = 2
 
@@ -180,6 +181,20 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
 
 
 CLOCKS_APART_US = 100.0  # collectives worth a look last longer
+
+
+def axis_of(case: Case, axis: str) -> str:
+    """The axis of a plan; where it is unknown ("") and the plan has only one, that one."""
+    if axis or case.job is None:
+        return axis
+    only = [name for name in AXES if int(getattr(case.job.plan, name)) > 1]
+    return only[0] if len(only) == 1 else ""
+
+
+def is_elsewhere(case: Case) -> bool:
+    """Whether the run computed on CPUs and the plan's cluster was not measured there."""
+    on_host = any(rank.computes_on == "host" for rank in case.evidence.ranks)
+    return case.job is not None and on_host and case.job.cluster.gpu.curves is None
 
 
 # Facts

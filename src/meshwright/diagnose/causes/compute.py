@@ -175,6 +175,7 @@ def full_precision(case: Case) -> Found | None:
     "Kernels become slower while the run goes on",
     kind=COMPUTE,
     source="NVIDIA nvidia-smi docs: clocks_event_reasons; fail-slow in XPUTimer (arXiv 2502.05413)",
+    needs=("device",),
 )
 def throttling(case: Case) -> Found | None:
     """The same kernels take longer at the end of the window than at its start.

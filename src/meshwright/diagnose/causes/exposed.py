@@ -5,6 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from meshwright.diagnose.causes.case import axis_of
 from meshwright.diagnose.causes.stragglers import wait_us, waited_by_stages_us
 
 if TYPE_CHECKING:
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from meshwright.diagnose.rank import Rank
 
 EXPOSED = "exposed_comm"
-AXES = ("tp", "cp", "ep", "dp", "pp")
 DATA_PARALLEL = ("dp", "dp_shard", "dp_replicate", "fsdp", "dp_cp")
 
 
@@ -40,24 +40,26 @@ def _of_across(case: Case) -> dict[str, float]:
     found: dict[str, float] = {}
     for axis in case.across.axes if case.across else ():
         us = max(0.0, axis.exposed_us - (axis.wait_us or 0.0))
-        found[axis.axis] = found.get(axis.axis, 0.0) + us
+        name = axis_of(case, axis.axis)
+        found[name] = found.get(name, 0.0) + us
     return found
 
 
 def _of_ranks(case: Case) -> dict[str, float]:
     """From the collectives of each rank: shares of the exposed part by what stood exposed."""
-    shares = [_axis_shares(r) for r in case.ranks]
+    shares = [_axis_shares(case, r) for r in case.ranks]
     names = dict.fromkeys(name for share in shares for name in share)
     part = case.part_us(EXPOSED)
     return {n: part * fmean(share.get(n, 0.0) for share in shares) for n in names}
 
 
-def _axis_shares(rank: Rank) -> dict[str, float]:
+def _axis_shares(case: Case, rank: Rank) -> dict[str, float]:
     total = sum(c.exposed_us for c in rank.collectives)
     found: dict[str, float] = {}
     for item in rank.collectives:
         if total:
-            found[item.axis] = found.get(item.axis, 0.0) + item.exposed_us / total
+            name = axis_of(case, item.axis)
+            found[name] = found.get(name, 0.0) + item.exposed_us / total
     return found
 
 
@@ -74,19 +76,20 @@ def overlapped_share(case: Case, *axes: str) -> float | None:
         ]
         hidden, bare = sum(p[0] for p in pairs), sum(p[1] for p in pairs)
         return hidden / (hidden + bare) if hidden + bare else None
-    if case.across and (found := [a for a in case.across.axes if a.axis in axes]):
+    if case.across and (found := [a for a in case.across.axes if axis_of(case, a.axis) in axes]):
         total, bare = sum(a.total_us for a in found), sum(a.exposed_us for a in found)
     else:
-        items = [c for r in case.ranks for c in r.collectives if c.axis in axes]
+        items = [c for r in case.ranks for c in r.collectives if axis_of(case, c.axis) in axes]
         total, bare = sum(c.sum_us for c in items), sum(c.exposed_us for c in items)
     return 1 - bare / total if total else None
 
 
 def axis_us(case: Case, *axes: str) -> float | None:
     """Exposed communication of axes with their waits; None where no axis at all is known."""
-    found = {a.axis: 0.0 for a in case.across.axes} if case.across else {}
+    found: dict[str, float] = {}
     for item in case.across.axes if case.across else ():
-        found[item.axis] += item.exposed_us
+        name = axis_of(case, item.axis)
+        found[name] = found.get(name, 0.0) + item.exposed_us
     found = found or _of_ranks(case)
     if not any(name for name in found):
         return None

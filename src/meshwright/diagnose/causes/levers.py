@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Severity
-from meshwright.diagnose.causes.case import rank_step_us
+from meshwright.diagnose.causes.case import is_elsewhere, rank_step_us
 from meshwright.diagnose.diagnosis import Lever
 from meshwright.plan.words import FIELDS, read_word
 
@@ -37,7 +37,8 @@ def lever(
     what the critical path is replayed without. Where neither says anything the gain is None.
     """
     changes = changes or {}
-    gain_s = predicted_gain_s(case.job, changes) if case.job is not None else None
+    known = case.job is not None and not is_elsewhere(case)
+    gain_s = predicted_gain_s(case.job, changes) if case.job and known else None
     basis = PREDICTED
     if gain_s is None and free:
         gain_s, basis = replayed_gain_s(case, free), REPLAYED

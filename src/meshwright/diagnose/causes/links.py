@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.causes.case import is_elsewhere
 from meshwright.diagnose.causes.exposed import exposed_us
 from meshwright.diagnose.causes.products import device_of
 from meshwright.hardware.catalogue import cluster
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from meshwright.hardware.cluster import Link
 
 LARGE_BYTES = 8e6  # below it latency, not the link, decides
+JUDGED_SLOW = 0.6  # as across ranks
 BELOW = 0.5  # of what is usual
 FEWEST = 3  # instances of one size
 PEERS, PLAN, USUAL = "groups like it", "the link of the plan", "the usual node of this device"
@@ -47,16 +49,19 @@ class SlowLink:
 def slow_links(case: Case) -> list[SlowLink]:
     """Groups far below the rate of their peers, of the plan's links, or of the usual node."""
     rates = case.across.links if case.across else ()
-    found = [s for r in rates if (s := _slow(r) or _below_usual(case, r)) is not None]
+    found = [s for r in rates if (s := _slow(case, r) or _below_usual(case, r)) is not None]
     return sorted(found, key=lambda s: s.share)
 
 
-def _slow(rate: LinkRate) -> SlowLink | None:
+def _slow(case: Case, rate: LinkRate) -> SlowLink | None:
     """The link as it was judged across ranks."""
     told = [(s, by) for s, by in ((rate.of_peers, PEERS), (rate.of_cluster, PLAN)) if s is not None]
-    if not rate.slow or not told:
+    judged = [(s, by) for s, by in told if not (by == PLAN and is_elsewhere(case))]
+    if not rate.slow or not judged:
         return None
-    share, by = min(told)
+    share, by = min(judged)
+    if share >= JUDGED_SLOW:  # by what was left out above
+        return None
     return SlowLink(rate=rate, share=share, by=by)
 
 

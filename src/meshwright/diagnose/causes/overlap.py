@@ -142,7 +142,7 @@ def gathers_not_prefetched(case: Case) -> Found | None:
     kind=COMMUNICATION,
     source="nccl-tests, doc/PERFORMANCE.md: bus bandwidth; docs/concepts/time.md: link curves",
     needs=("across",),
-    said_by=("COM921", "COM922", "COM923"),
+    said_by=("COM907", "COM921", "COM922", "COM923"),
 )
 def slow_link(case: Case) -> Found | None:
     """The last rank to arrive does not wait, and still the transfer takes twice the usual time.

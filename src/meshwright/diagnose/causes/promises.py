@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.causes.case import LATE, UNEVEN, case_of, class_us
+from meshwright.diagnose.causes.case import LATE, UNEVEN, case_of, class_us, is_elsewhere
 from meshwright.diagnose.causes.exposed import DATA_PARALLEL, axis_us
 from meshwright.diagnose.causes.pipeline import bubble_us
 from meshwright.diagnose.diagnosis import Promise
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from meshwright.cost.terms import Term
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.diagnosis import Evidence
-    from meshwright.plan.job import Job
 
 SLOWER = 1.15  # measured over predicted: two teams with one plan differ by 5% in the median
 FASTER = 1 / SLOWER
@@ -52,19 +51,13 @@ def promises(evidence: Evidence) -> tuple[Promise, ...]:
     Classes of kernels are sums over streams, communication is what stood exposed.
     """
     case = case_of(evidence)
-    if case.job is None or not case.step_us or _is_elsewhere(evidence, case.job):
+    if case.job is None or not case.step_us or is_elsewhere(case):
         return ()
     from meshwright.cost.predict import predict
 
     terms = predict(case.job).terms
     found = (_promise(case, row, terms) for row in _ROWS)
     return tuple(p for p in found if p is not None)
-
-
-def _is_elsewhere(evidence: Evidence, job: Job) -> bool:
-    """Whether the run computed on CPUs and the plan's cluster was not measured there."""
-    on_host = any(rank.computes_on == "host" for rank in evidence.ranks)
-    return on_host and job.cluster.gpu.curves is None
 
 
 def _promise(case: Case, row: _Row, terms: Mapping[str, Term]) -> Promise | None:

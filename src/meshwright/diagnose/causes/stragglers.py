@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.causes.case import number_of, steps_of
+from meshwright.diagnose.causes.case import axis_of, number_of, steps_of
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
@@ -39,7 +39,11 @@ def wait_us(case: Case) -> float:
         return 0.0
     told = [a for a in across.axes if a.wait_us is not None]
     if told:
-        mean = sum(min(a.wait_us or 0.0, a.exposed_us) for a in told if a.axis not in PIPELINE)
+        mean = sum(
+            min(a.wait_us or 0.0, a.exposed_us)
+            for a in told
+            if axis_of(case, a.axis) not in PIPELINE
+        )
     else:
         steps = {number_of(r, n): steps_of(r) for n, r in enumerate(case.ranks)}
         waits = zip(across.ranks, across.wait_us_by_rank, strict=True)
@@ -50,14 +54,16 @@ def wait_us(case: Case) -> float:
 def stage_wait_us(case: Case) -> float:
     """What a pipeline stage waits for its neighbours in one step, mean over ranks; 0 unknown."""
     axes = case.across.axes if case.across else ()
-    waits = sum(a.exposed_us for a in axes if a.axis in PIPELINE)
+    waits = sum(a.exposed_us for a in axes if axis_of(case, a.axis) in PIPELINE)
     return min(waits, case.part_us("exposed_comm"))
 
 
 def waited_by_stages_us(case: Case) -> float:
     """What of `stage_wait_us` is known to be waiting, not transfer."""
     axes = case.across.axes if case.across else ()
-    return sum(min(a.wait_us or 0.0, a.exposed_us) for a in axes if a.axis in PIPELINE)
+    return sum(
+        min(a.wait_us or 0.0, a.exposed_us) for a in axes if axis_of(case, a.axis) in PIPELINE
+    )
 
 
 def mostly(ranks: int, of: int = 1) -> float:
