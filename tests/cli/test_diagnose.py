@@ -187,3 +187,27 @@ def test_real_traces_give_whole_answers(name, tmp_path, capsys):
     if record["split"]:
         parts = sum(part["us"] for part in record["split"]["parts"])
         assert parts == pytest.approx(record["step_us"], rel=1e-9)
+
+
+def test_what_was_measured_becomes_a_cluster_file(tmp_path, capsys):
+    folder = tmp_path / "run"
+    write_run(Spec(layers=2, micro_batches=2, steps=3, tp=2), folder)
+    target = tmp_path / "cluster.toml"
+    assert run(["diagnose", str(folder), "--calibrate", "-o", str(target)]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("A step takes")
+    assert f"wrote {target}" in captured.err
+    assert "matmul bf16" in captured.err
+    text = target.read_text()
+    assert "[measured.matmul.bf16]" in text
+    command = ["plan", "llama-3-8b", "--cluster", str(target), "--seq-len", "2048", "--top", "1"]
+    assert run([*command, "--global-batch", "64"]) == 0
+
+
+def test_a_device_that_is_in_no_catalogue_is_not_calibrated(tmp_path, capsys):
+    (path,) = write_run(Spec(layers=1, micro_batches=1, hidden=1024, ffn=2048), tmp_path)
+    path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "Abacus 3000"))
+    target = tmp_path / "cluster.toml"
+    assert run(["diagnose", str(path), "--calibrate", "-o", str(target)]) == 2
+    assert "Abacus 3000" in capsys.readouterr().err
+    assert not target.exists()

@@ -10,6 +10,7 @@ import click
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.cli import output
+from meshwright.report.page import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -117,9 +118,12 @@ def _check_own(target: str, given: Iterable[str]) -> None:
 def _write(found: Diagnosis, asked: dict[str, Any]) -> None:
     """The files that were asked for."""
     if asked["calibrate"]:
-        from meshwright.api.diagnosing.calibrating import cluster_text
+        from meshwright.api.diagnosing.calibrating import calibrated
+        from meshwright.report.diagnosis.calibration import calibration_blocks
 
-        _file(asked["target"], cluster_text(found))
+        measured, text = calibrated(found)
+        _file(asked["target"], text)
+        show((*calibration_blocks(measured), ""), sys.stderr)
     if asked["html"]:
         from meshwright.report.diagnosis.html import html_report
 

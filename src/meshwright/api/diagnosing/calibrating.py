@@ -1,4 +1,4 @@
-"""A cluster file of what traces show of a machine."""
+"""What traces measured of a machine, and the cluster file that tells it to `plan` and `predict`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def calibrated(found: Diagnosis) -> tuple[Calibration, str]:
-    """What was measured, and the cluster.toml of it that `plan --cluster` takes.
+    """What the traces of a diagnosis measured, and the cluster.toml that holds it.
 
-    It is the cluster of the plan that ran, where there is one, with what was measured in its place.
-    MeshwrightError where nothing was measured, or of a device that nobody knows.
+    The cluster is that of the plan that ran where it is known, else nodes of the catalogue with the
+    traces' device. MeshwrightError where nothing was measured or the device is not known.
     """
     from meshwright.diagnose import calibrate
 
@@ -22,3 +22,8 @@ def calibrated(found: Diagnosis) -> tuple[Calibration, str]:
     gpu = base.gpu if base else None
     measured = calibrate.calibration(evidence.ranks, evidence.across, gpu=gpu)
     return measured, calibrate.cluster_text(measured, base=base)
+
+
+def cluster_text(found: Diagnosis) -> str:
+    """The cluster.toml alone."""
+    return calibrated(found)[1]

@@ -115,14 +115,15 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
 
 def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
     """Plain figures of a run's own metrics."""
+    yield f"metrics of the run in {figures.name(str(found.get('file', 'metrics.jsonl')))}"
     rows = [
         {"name": figures.line(str(key)), "value": _figure(value)}
         for key, value in found.items()
-        if isinstance(value, int | float | str) and not isinstance(value, bool)
+        if key != "file" and isinstance(value, int | float | str) and not isinstance(value, bool)
     ]
     if rows:
         columns = (
-            Column(key="name", title="metrics of the run"),
+            Column(key="name", title="figure"),
             Column(key="value", title="", align="right"),
         )
         yield table_of(columns, rows)
@@ -131,4 +132,6 @@ def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
 def _figure(value: float | str) -> str:
     from meshwright.base.units import format_number
 
-    return figures.line(value) if isinstance(value, str) else format_number(value)
+    if isinstance(value, str):
+        return figures.line(value)
+    return f"{value:,}" if isinstance(value, int) else format_number(value)
