@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Kind = tuple[Message | None, str]  # and the name of its kernel
 
 MOST = 300  # kinds that are told apart
+MOST_ELEMENTS = 2**48  # of one message: more is no size
 ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
     "byte": 1,
     "char": 1,
@@ -140,7 +141,9 @@ def message_bytes(message: Message) -> int | None:
     element = ELEMENT_BYTES.get(message.dtype.lower().removeprefix("torch.").removeprefix("c10::"))
     gathers = "gather" in message.collective.lower()
     elements = message.out_elements if gathers else message.in_elements
-    return None if element is None or elements < 0 else element * elements
+    if element is None or not 0 <= elements < MOST_ELEMENTS:
+        return None
+    return element * elements
 
 
 def bus_factor(message: Message) -> float | None:

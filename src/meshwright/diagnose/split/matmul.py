@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PRODUCTS = re.compile(r"^aten::(mm|addmm|bmm|baddbmm)$")
 MOST_SHAPES = 40
+LONGEST = 2**40  # side of a matrix: more is no size
 
 
 class Product(NamedTuple):
@@ -92,7 +93,9 @@ def product_of(op: str, shape: Shape) -> Product | None:
 
 
 def _whole(sizes: Any) -> bool:
-    return isinstance(sizes, tuple) and all(isinstance(size, int) and size >= 0 for size in sizes)
+    return isinstance(sizes, tuple) and all(
+        isinstance(size, int) and 0 <= size < LONGEST for size in sizes
+    )
 
 
 def _matmuls(sums: dict[Product, tuple[int, int]], *, ops: int, without: int) -> Matmuls:
