@@ -116,6 +116,14 @@ def test_ranks_that_do_not_hang_together_have_no_answers(tmp_path):
     assert what_if(alone, together) == {}
 
 
+def test_waiting_for_ranks_without_a_trace_is_no_transfer(tmp_path):
+    spec = Spec(dp=4, slow_rank=3, slow_rotates=True, layers=2)  # slow in the first step
+    ranks = ranks_of(spec, tmp_path)
+    whole, part = (what_if(r, across(r)) for r in (ranks, ranks[:3]))
+    assert part["communication free"] == pytest.approx(whole["communication free"], rel=0.03)
+    assert whole["communication free"] > 0.95 * whole["as measured"]
+
+
 @pytest.fixture(name="ledger", scope="module")
 def _ledger(tmp_path_factory):
     spec = Spec(tp=2, pp=2, dp=2, layers=2, steps=2, slow_rank=3, micro_batches=3)

@@ -59,8 +59,9 @@ class Ledger:
     """One row for each rank in each collective, in the order in which these became complete.
 
     `rank` is an index into `ranks`. Rows of collective i are `first[i]:first[i + 1]`; it takes
-    `transfer[i]` nanoseconds, and row j leaves `late[j]` after that. `start` and `length` are those
-    of each rank's window, on the shared clock and as measured.
+    `transfer[i]` nanoseconds, and row j leaves `late[j]` after that; of these, `moves[i]` are sure
+    to be transfer: without the traces of all members, the least that its like took. `start` and
+    `length` are those of each rank's window, on the shared clock and as measured.
     """
 
     ranks: tuple[int, ...]
@@ -68,6 +69,7 @@ class Ledger:
     rank: Longs
     late: Longs
     transfer: Longs
+    moves: Longs
     lane: Longs  # of each collective
     groups: tuple[str, ...]  # of each lane
     start: Longs
@@ -137,12 +139,25 @@ def _ledger(rows: Rows, waits: Waits, cuts: list[Longs]) -> Ledger:
         rank=own.rank,
         late=late[kept],
         transfer=waits.transfer_ns[of],
+        moves=_moves(rows, waits)[of],
         lane=waits.lane[of].astype(np.int64),
         groups=tuple(lane.group for lane in rows.lanes),
         start=start,
         length=end - start,
         clocks=clocks,
     )
+
+
+def _moves(rows: Rows, waits: Waits) -> Longs:
+    """What of each transfer no absent rank can have been waited for in."""
+    bare = np.array([lane.pair is None and lane.size < 0 for lane in rows.lanes], dtype=np.bool_)
+    met = np.diff(waits.first)
+    sure = waits.complete | (bare[waits.lane] & (met == len(rows.ranks)))
+    alike = waits.lane.astype(np.int64) * (len(rows.kinds) + 1) + waits.kind
+    _, kind = np.unique(alike, return_inverse=True)
+    least = np.full(int(kind.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(least, kind, waits.transfer_ns)
+    return np.where(sure, waits.transfer_ns, least[kind])
 
 
 class _Own(NamedTuple):

@@ -5,7 +5,8 @@ transfer after its last rank has come. Keys of what it returns:
 
 - "as measured": the replay of nothing changed; what the others are to be held against,
 - "communication free", and "<axis> communication free" ("tp", "dp", ...): transfers take no time;
-  ranks still wait for each other,
+  ranks still wait for each other, and for those without a trace as far as it shows (a collective
+  is taken to move for as long as the fastest of its like took),
 - "loader kept up": no idle time of the data loader,
 - "launch free": the device never waits for the host's launches,
 - "rank <R> as fast as the median": the rank's own work takes in no step longer than the median
@@ -121,7 +122,7 @@ def _changes(
 
     axes = np.array([across.group_axes.get(g, "") for g in ledger.groups] or [""])
     axis = axes[ledger.lane]
-    free = np.zeros_like(ledger.transfer)
+    free = np.maximum(ledger.transfer - ledger.moves, 0)
     yield "communication free", replace(nothing, transfer=free)
     for name in sorted(set(axis.tolist()) - {""}):
         transfer = np.where(axis == name, free, ledger.transfer)
