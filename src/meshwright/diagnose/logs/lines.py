@@ -64,9 +64,13 @@ def said_in(line: str) -> list[Said]:
     """The messages in a line: none, one, or several where lines were torn."""
     if "NCCL" not in line:
         return []
-    heads = list(HEAD.finditer(line))
-    if not heads:
+    head = HEAD.search(line)
+    if head is None:
         return _headless(line)
+    if line.count("NCCL ", head.end()) < 2:  # the usual line: it is not torn
+        said = _said(head, line[head.end() :])
+        return [said] if said is not None else []
+    heads = list(HEAD.finditer(line))
     ends = [*(h.start() for h in heads[1:]), len(line)]
     found = [_said(h, line[h.end() : end]) for h, end in zip(heads, ends, strict=True)]
     return [said for said in found if said is not None]

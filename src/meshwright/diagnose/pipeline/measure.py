@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from meshwright.diagnose.pipeline.operations import Floats, Longs, Operations
 
-COMPUTE = ("forward-compute", "backward-compute")
+COMPUTE = ("forward-compute", "backward-compute", "weight-compute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
