@@ -54,7 +54,10 @@ def unit_of(step_us: float) -> tuple[str, float]:
 
 
 def split_table(split: Split) -> Table:
-    """Parts of the step, whose printed times and shares sum to the printed whole."""
+    """Parts of the step, whose printed times and shares sum to the printed whole.
+
+    Parts that would print as nothing are not among them.
+    """
     unit, size = unit_of(split.step_us)
     times = figures.rounded([part.us / size for part in split.parts], 2)
     shares = figures.rounded([100 * part.share for part in split.parts], 1)
@@ -66,6 +69,8 @@ def split_table(split: Split) -> Table:
     )
     rows, seen = [], ""
     for part, time, share in zip(split.parts, times, shares, strict=True):
+        if not (time + share).strip("0."):
+            continue
         kind = part.kind if part.kind != seen else ""
         seen = part.kind
         cells = {"kind": kind, "name": figures.name(part.name), "time": time, "share": f"{share}%"}

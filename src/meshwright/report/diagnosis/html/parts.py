@@ -70,9 +70,10 @@ def split(found: Diagnosis) -> Html:
         )
         for part in parts.parts
     ]
-    shares = [part.share for part in parts.parts]
-    most = max(shares)
-    table = table_html(tables.split_table(parts), bars={"share": [s / most for s in shares]})
+    rows = tables.split_table(parts)
+    shares = [float(row.cells["share"].rstrip("%")) for row in rows.rows[:-1]]
+    most = max([*shares, 0.1])
+    table = table_html(rows, bars={"share": [s / most for s in shares]})
     what = "a step" if parts.is_step else "what was traced"
     note = (
         f"Every microsecond of {what} once: mean over {plural(parts.ranks, 'rank')}"
