@@ -159,6 +159,10 @@ def test_programs_that_mark_their_own_steps_are_followed(name: str) -> None:
         rows.launched(10 * n + 1, 10 * n + 2, 10 * n + 5)
     rank = rank_of(rows.trace())
     assert len(rank.device_steps) == 3
+    assert rank.attribution is not None
+    assert rank.attribution.window == (
+        "first step start to last step end, as the program marks them"
+    )
 
 
 @pytest.mark.parametrize("name", ["forward", "Optimizer.step#AdamW.step", "step_size_tuning", "x"])

@@ -53,7 +53,7 @@ PHASES = {
         r"|safetensors/\S+: save|: _?save_checkpoint$|: _?save_model$",
     ),
     "evaluation": (
-        r"^\W*(evaluat(e|ion)|eval|validat(e|ion))\b",
+        r"^\W*(evaluat(e|ion)|eval|validat(e|ion))(_\w+)?\b",
         r": (evaluate|validate|validation_step|evaluation_loop|evaluation_step)$",
     ),
     "profiler": (

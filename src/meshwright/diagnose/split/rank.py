@@ -29,7 +29,7 @@ from meshwright.diagnose.split.intervals import NOTHING, intersect, total
 from meshwright.diagnose.split.kernels import kernels_record, top_operators
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
-from meshwright.diagnose.split.steps import Steps, device_steps, host_steps, steps_of
+from meshwright.diagnose.split.steps import PROFILER, Steps, device_steps, host_steps, steps_of
 from meshwright.diagnose.split.unions import one_window, percent, unions_of
 from meshwright.diagnose.split.work import Work, work_of
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.trace.columns import Ints, Longs, Trace
 
 BY_STEPS = "first ProfilerStep start to last ProfilerStep end"
+BY_MARKS = "first step start to last step end, as the program marks them"
 BY_DEVICE = "first device event start to last device event end"
 
 
@@ -168,7 +169,8 @@ def _step_attributions(
 def _window(trace: Trace, steps: Steps) -> tuple[str, int, int]:
     """The window that is attributed: of the steps, else of the device."""
     if len(steps):
-        return BY_STEPS, int(steps.start_ns[0]), int(steps.end_ns.max())
+        words = BY_STEPS if PROFILER.search(steps.names[0]) else BY_MARKS
+        return words, int(steps.start_ns[0]), int(steps.end_ns.max())
     return BY_DEVICE, int(trace.device.start_ns[0]), int(trace.device.end_ns.max())
 
 
