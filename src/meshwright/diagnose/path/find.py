@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.path.device import device_side, kinds_of, launched_by
+from meshwright.diagnose.path.device import device_side, launched_by
 from meshwright.diagnose.path.graph import Graph
 from meshwright.diagnose.path.host import doing_of, host_side, rows_that_matter
 from meshwright.diagnose.path.named import longest_of
@@ -252,6 +252,3 @@ def _groups(trace: Trace, graph: Graph) -> Mapping[str, Bools]:
     sums = {str(g): int(length[group_of == g].sum()) for g in told if GROUP.search(str(g))}
     chosen = sorted(sums, key=lambda g: -sums[g])[:MOST_GROUPS]
     return {g: np.asarray((group_of == g) & (message >= 0), dtype=np.bool_) for g in chosen}
-
-
-__all__ = ["critical_path", "kinds_of"]

@@ -22,13 +22,7 @@ def longest_of(
     trace: Trace, graph: Graph, pieces: Sequence[Piece], *, low: int
 ) -> tuple[Stretch, ...]:
     """The longest pieces with their names, in the order of time; neighbors of a kind are one."""
-    merged: list[Piece] = []
-    for piece in pieces:
-        if merged and _alike(graph, trace, merged[-1], piece):
-            last = merged.pop()
-            longer = max(last, piece, key=lambda p: p.end_ns - p.start_ns)
-            piece = Piece(piece.kind, longer.of, longer.row, last.start_ns, piece.end_ns)
-        merged.append(piece)
+    merged = _merged(pieces, trace.device.name[graph.device.row].tolist())
     chosen = sorted(merged, key=lambda p: p.start_ns - p.end_ns)[:MOST]
     return tuple(
         Stretch(
@@ -41,14 +35,23 @@ def longest_of(
     )
 
 
-def _alike(graph: Graph, trace: Trace, before: Piece, after: Piece) -> bool:
-    """Whether two neighbors are one stretch: the host's work, or kernels of one name."""
-    if before.kind != after.kind or before.end_ns != after.start_ns:
-        return False
+def _merged(pieces: Sequence[Piece], names: Sequence[int]) -> list[Piece]:
+    """The same path with neighbors as one: the host's work, or events of one name."""
+    merged: list[Piece] = []
+    for piece in pieces:
+        last = merged[-1] if merged else None
+        if last is not None and last.kind == piece.kind and _alike(last, piece, names):
+            longer = max(last, piece, key=lambda p: p.end_ns - p.start_ns)
+            merged[-1] = Piece(piece.kind, longer.of, longer.row, last.start_ns, piece.end_ns)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def _alike(before: Piece, after: Piece, names: Sequence[int]) -> bool:
+    """Whether two neighbors of a kind are one stretch."""
     if before.of == EVENT and after.of == EVENT:
-        rows = graph.device.row
-        name = trace.device.name
-        return bool(name[rows[before.row]] == name[rows[after.row]])
+        return names[before.row] == names[after.row]
     return before.of == GAP and after.of == GAP
 
 

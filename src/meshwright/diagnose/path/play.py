@@ -86,12 +86,10 @@ def played(graph: Graph, weights: Weights, order: Longs) -> int:
         other = times[b] + after_b
         if other > at:
             at = other
-        other = times[c]
-        if other > at:
-            at = other
-        other = times[d]
-        if other > at:
-            at = other
+        if c and times[c] > at:
+            at = times[c]
+        if d and times[d] > at:
+            at = times[d]
         times[node] = at + more
     last = max(times[1 + 2 * calls :], default=0)
     closing, tail = _since_start(graph, weights, np.array([graph.closing]), weights.tail_ns)

@@ -47,8 +47,9 @@ class _Walk:
         self.after = host.after_ns.tolist()
         self.kind, self.least = device.kind.tolist(), least_ns.tolist()
         self.start, self.latency = device.start_ns.tolist(), device.latency_ns.tolist()
-        sources = (device.queued, device.waits, device.joins)
-        self.sources: list[tuple[int, ...]] = list(zip(*(s.tolist() for s in sources), strict=True))
+        self.queued: list[int] = device.queued.tolist()
+        self.waits: list[int] = device.waits.tolist()
+        self.joins: list[int] = device.joins.tolist()
         self.loads: list[int] = []
         if graph.on_host:
             self.loads = device.doing_ns[noun.LOADING].tolist()
@@ -75,7 +76,11 @@ class _Walk:
         row = node - self.events
         start = self.start[row]
         self.work(row, start, self.times[node])
-        at, source = max((self.times[n], n) for n in self.sources[row])
+        source = self.queued[row]
+        at = self.times[source]
+        for other in (self.waits[row], self.joins[row]):
+            if other and self.times[other] > at:
+                source, at = other, self.times[other]
         launch = self.launch[row]
         if launch and self.times[launch] + self.latency[row] > at:
             self.add(noun.LATENCY, EVENT, row, self.times[launch], start)
