@@ -118,3 +118,11 @@ def test_evidence_is_checked():
     assert made(matmul={"bf16": MATMUL}, evidence=[told]).gpu.curves.partial
     with pytest.raises(InvalidCluster, match=r"measured\.evidence\.0\.points"):
         made(evidence=[told | {"points": "many"}])
+
+
+def test_what_calibrate_leaves_out_is_one():
+    """Files are written without values that are the default's."""
+    table = copy.deepcopy(TABLE)
+    table["measured"] |= {"matmul": {"bf16": MATMUL}}
+    curves = cluster_from_table(table).gpu.curves
+    assert (curves.ranks, curves.threads) == (1, 1)

@@ -50,7 +50,7 @@ COLLECTIVES = (
     *("all_gather", "reduce_scatter", "all_reduce", "all_to_all", "send"),
     *("gather_parameters", "reduce_gradients", "all_reduce_gradients"),
 )
-WHOLE = ("ranks", "threads", "matmul", "attention", "memory", "pieces")  # unless partial
+WHOLE = ("matmul", "attention", "memory", "pieces")  # unless partial
 LARGEST = 1e18
 AGAIN = "`meshwright calibrate -o FILE` writes it anew"
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.hardware.cluster import Cluster, Link
 
 APART = 4.0  # sizes from which latency and rate can be told from each other
+MOST_RATE = 0.98  # of the link's, that one size alone makes anybody expect of larger ones
 LEAST_BYTES = 1e6  # less is latency, between nodes
 OF_RATE = {  # the share of the stack that scales a collective between nodes
     "all_gather": "dp_rate",
@@ -85,7 +86,13 @@ def _one_size(
         share = float(np.average(wire / seconds, weights=weight))
         return replace(base, launch_s=0.0, step_s=0.0, ramp_s=0.0, rate=share)
     root = 0.5 * (-np.sqrt(base.ramp_s) + np.sqrt(base.ramp_s + 4.0 * beyond))
-    return replace(base, rate=float(np.average(wire / root**2, weights=weight)))
+    rate = float(np.average(wire / root**2, weights=weight))
+    if rate <= MOST_RATE:
+        return replace(base, rate=rate)
+    faster = float(np.average(wire / beyond, weights=weight))  # the known ramp is too slow for it
+    rate = max(faster, MOST_RATE)
+    ramp = np.maximum(beyond - wire / rate, 0.0) ** 2 / (wire / rate)
+    return replace(base, rate=rate, ramp_s=float(np.average(ramp, weights=weight)))
 
 
 def _columns(transfers: Sequence[Transfer], link: Link, kind: str) -> tuple[Doubles, ...]:

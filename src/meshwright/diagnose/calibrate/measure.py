@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from meshwright.hardware.measured import MemoryCurve
 
 CLOSE = 0.1  # spread of a fit that can be relied on
+POSSIBLE = (0.01, 1.2)  # shares of a peak that fused attention can reach
+AXES = ("tp", "cp", "ep", "dp", "dp_shard", "dp_replicate", "pp")
 
 
 def calibration(
@@ -131,8 +133,8 @@ class _Found:
                 by_precision.setdefault(precision, []).append(shape)
         for precision, shapes in by_precision.items():
             fitted = self.gpu and fit_attention(self.gpu, precision, shapes, causal=True)
-            if not fitted:
-                self._leave("fused attention", shapes)
+            if not fitted or not POSSIBLE[0] <= fitted.reached <= POSSIBLE[1]:
+                self._leave("fused attention", shapes, impossible=bool(fitted))
                 continue
             self.attention[precision] = fitted.curve
             note = "a causal mask is taken for granted: traces do not record masks"
@@ -180,11 +182,17 @@ class _Found:
                 )
 
     def _leave(
-        self, what: str, shapes: Sequence[MatmulShape | AttentionShape | MovedShape]
+        self,
+        what: str,
+        shapes: Sequence[MatmulShape | AttentionShape | MovedShape],
+        *,
+        impossible: bool = False,
     ) -> None:
         if not shapes:
             return
         reason = f"fewer than {FEWEST} kernels that are large enough"
+        if impossible:
+            reason = "no kernel is as fast or as slow: the recorded sizes are not those of heads"
         if self.gpu is None:
             reason = "the device is in no catalogue: shares of its peak are not known"
         self.left.append(
@@ -200,9 +208,9 @@ class _Found:
 def _hidden(across: Across | None) -> dict[str, float]:
     """The share of transfers that computation hid, by axis."""
     return {
-        a.axis: 1.0 - a.exposed_transfer_us / a.transfer_us
+        a.axis: round(1.0 - a.exposed_transfer_us / a.transfer_us, 6)
         for a in (across.axes if across else ())
-        if a.axis and a.transfer_us and a.exposed_transfer_us is not None
+        if a.axis in AXES and a.transfer_us and a.exposed_transfer_us is not None
     }
 
 
