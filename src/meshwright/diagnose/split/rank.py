@@ -29,7 +29,7 @@ from meshwright.diagnose.split.intervals import NOTHING, intersect, total
 from meshwright.diagnose.split.kernels import kernels_record, top_operators
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
-from meshwright.diagnose.split.steps import PROFILER, Steps, device_steps, host_steps, steps_of
+from meshwright.diagnose.split.steps import PROFILER_STEP, Steps, device_steps, host_steps, steps_of
 from meshwright.diagnose.split.unions import one_window, percent, unions_of
 from meshwright.diagnose.split.work import Work, work_of
 
@@ -169,7 +169,7 @@ def _step_attributions(
 def _window(trace: Trace, steps: Steps) -> tuple[str, int, int]:
     """The window that is attributed: of the steps, else of the device."""
     if len(steps):
-        words = BY_STEPS if PROFILER.search(steps.names[0]) else BY_MARKS
+        words = BY_STEPS if PROFILER_STEP.search(steps.names[0]) else BY_MARKS
         return words, int(steps.start_ns[0]), int(steps.end_ns.max())
     return BY_DEVICE, int(trace.device.start_ns[0]), int(trace.device.end_ns.max())
 

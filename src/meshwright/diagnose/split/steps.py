@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.split.work import Work
     from meshwright.diagnose.trace.columns import Longs, Trace
 
-PROFILER = re.compile(r"^ProfilerStep\b")
+PROFILER_STEP = re.compile(r"^ProfilerStep\b")
 # Marks that programs set themselves where they do not step the profiler: "step 7", "iteration=3",
 # "train_step", "## step ##", "[pl][profile]run_training_batch" of Lightning.
 OWN = re.compile(
@@ -77,7 +77,7 @@ def steps_of(trace: Trace, work: Work) -> Steps:
 def _marks(trace: Trace) -> tuple[tuple[str, ...], Longs, Longs]:
     """Names and times of the steps that the host marked; those of the profiler are preferred."""
     operators = trace.operators
-    rows = marked(trace, PROFILER)
+    rows = marked(trace, PROFILER_STEP)
     if len(rows) == 0:
         rows = _family(trace, named(trace, OWN, Host.ANNOTATION))
     start, end = operators.start_ns[rows], operators.end_ns[rows]
