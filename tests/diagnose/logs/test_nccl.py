@@ -217,7 +217,8 @@ ljm:803564:803604 [1] NCCL INFO comm 0x94979 rank 1 nranks ljm:803563:8036 [0] N
  p2p channels ljm:80356ljm:803564:803604 [1] NCCL INFO comm 0x94979 rank 1 nranks 2 cudaDev 1
 ljm:803564:803604 [1] NCCL INFO Pattern 1, crossNic 0, nChannels 1, bw 4.0/4.0, type SYS/PHB
 ljm:803564:803604 [1] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'
-ljm:803564:803564 [1] NCCL INFO AllReduce: opCount 3 sendbuff 0xf2 recvbuff (nil) count 100 \
+  8388608   2097152     float     sum      -1ljm:803564:803564 [1] NCCL INFO AllReduce: \
+opCount 3 sendbuff 0xf2 recvbuff (nil) count 100 \
 datatype 9 op 0 root 0 comm 0x94979 [nranks=2] stream 0x1
 """
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 LONGEST = 16384  # bytes of a line that are read; NCCL's own are up to some thousand
 HEAD = re.compile(
-    r"(?<![\w.\-])(?:([A-Za-z0-9][\w.\-]{0,255})>?:)?(\d{1,10}):(\d{1,10}) \[(-?\d{1,5})\] "
+    r"(?<![\w.])(?:([A-Za-z0-9][\w.\-]{0,255})>?:)?(\d{1,10}):(\d{1,10}) \[(-?\d{1,5})\] "
 )
 LEVEL = re.compile(r"(?:^|\s)NCCL (INFO|WARN|TRACE|ABORT|VERSION|CALL)(?: |$)")
 CONTROL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")

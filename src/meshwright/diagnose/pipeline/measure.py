@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 COMPUTE = ("forward-compute", "backward-compute", "weight-compute")
 
 
+MOST_STAGES = 1024
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
     """Compute time of every worker in every step, microseconds.
@@ -41,11 +44,12 @@ class Grid:
 
 
 def grid_of(operations: Operations) -> Grid | None:
-    """Compute time by worker and step; None where these are so many that most have nothing."""
+    """Compute time by worker and step; None where these are more than a pipeline has."""
     steps, at = np.unique(operations.step, return_inverse=True)
     pairs = np.stack([operations.pp, operations.dp], axis=1)
     places, worker = np.unique(pairs, axis=0, return_inverse=True)
-    if len(places) * len(steps) > SPARSE * len(operations) + SMALL:
+    sparse = len(places) * len(steps) > SPARSE * len(operations) + SMALL
+    if sparse or len(np.unique(operations.pp)) > MOST_STAGES:
         return None
     computes = operations.of(*COMPUTE)
     compute_us = np.zeros((len(places), len(steps)))
@@ -77,11 +81,10 @@ def workers_of(grid: Grid) -> tuple[Worker, ...]:
 
 def by_stage_us(workers: tuple[Worker, ...]) -> dict[str, float]:
     """Mean over the workers of a stage of their compute time."""
-    stages = sorted({worker.pp for worker in workers})
-    return {
-        str(stage): float(np.mean([w.compute_us for w in workers if w.pp == stage]))
-        for stage in stages
-    }
+    by_stage: dict[str, list[float]] = {}
+    for worker in sorted(workers, key=lambda w: w.pp):
+        by_stage.setdefault(str(worker.pp), []).append(worker.compute_us)
+    return {stage: float(np.mean(times)) for stage, times in by_stage.items()}
 
 
 def spread_within_stage(operations: Operations) -> dict[str, float]:

@@ -38,7 +38,8 @@ class Pipeline:
     "no gaps between operations", "every operation at the mean of its kind". `slowest_workers` are
     the (pp, dp) that `mw` means.
     `chart` has the operations of one median step, for the timeline: (worker, kind, microbatch,
-    start_us, dur_us); `chart_step` is its number.
+    start_us, dur_us), of at most 20,000 operations, replicas with slow workers first;
+    `chart_step` is its number.
     """
 
     source: str  # "operations" or "iterations"

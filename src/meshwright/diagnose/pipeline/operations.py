@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 LIMIT_BYTES = 1 << 30
+MOST_KINDS = 256  # of operations; a training step has some twenty
 LARGEST = 1e18  # microseconds and numbers of anything beyond this are not believed
 THREAD = re.compile(r"PP rank (\d{1,6}),? *TP rank (\d{1,6})(?:,? *(.*))?")
 Scalar = int | float | str | bool | None
@@ -104,7 +106,18 @@ def read_operations(paths: Sequence[str | Path], *, limit_bytes: int = LIMIT_BYT
     joined = _joined(columns)
     if not len(joined.kind):
         raise refusal(paths[0], "holds no operations of a pipeline", hint=HINT)
-    return _sorted(joined, left)
+    return _sorted(_of_usual_kinds(joined, left), left)
+
+
+def _of_usual_kinds(columns: _Columns, left: list[Left]) -> _Columns:
+    """Without operations of kinds beyond the most frequent ones."""
+    counts = Counter(columns.kind.tolist())
+    if len(counts) <= MOST_KINDS:
+        return columns
+    usual = {kind for kind, _ in counts.most_common(MOST_KINDS)}
+    kept = np.array([kind in usual for kind in columns.kind.tolist()], dtype=bool)
+    _count(left, ~kept, "operations of rare kinds", f"only {MOST_KINDS} kinds are kept")
+    return _Columns(kind=columns.kind[kept], numbers=columns.numbers[:, kept])
 
 
 def _events(text: bytearray, left: list[Left]) -> list[_Event]:

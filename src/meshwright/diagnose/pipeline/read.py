@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 WARM_UP = 2  # iterations that are left out where at least as many remain
 SAMPLE = 1 << 16
+CHARTED = 20_000  # operations of one step that are kept for a picture
 GAPS = 0.03  # share of a step between operations from which it is told
 
 
@@ -244,15 +245,23 @@ def _replayed(pipeline: Pipeline, operations: Operations) -> Pipeline:
         what_if_us=what_ifs_us(run, slowest),
         effects_us=effects_us(run, slowest),
         replay_us=float(np.median(run.actual_us)),
-        chart=_chart(operations, table.steps[at]),
+        chart=_chart(operations, table.steps[at], [table.dps[dp] for _, dp in slowest]),
         chart_step=table.steps[at],
         left=(*pipeline.left, *table.left),
     )
 
 
-def _chart(operations: Operations, step: int) -> tuple[tuple[str, str, int, float, float], ...]:
+def _chart(
+    operations: Operations, step: int, slowest: Sequence[int]
+) -> tuple[tuple[str, str, int, float, float], ...]:
+    """One step's operations, of as many replicas as a picture holds, `slowest` ones first."""
     rows = np.flatnonzero(operations.step == step)
     origin = operations.start_us[rows].min()
+    dps, counts = np.unique(operations.dp[rows], return_counts=True)
+    order = sorted(zip(dps, counts, strict=True), key=lambda pair: (pair[0] not in slowest, pair))
+    room = np.cumsum([count for _, count in order]) <= CHARTED
+    shown = [dp for (dp, _), fits in zip(order, room, strict=True) if fits]
+    rows = rows[np.isin(operations.dp[rows], shown or [order[0][0]])][:CHARTED]
     return tuple(
         (
             f"pp {operations.pp[r]} dp {operations.dp[r]}",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SPARSE = 16  # places to an operation beyond which rows and columns are none of a pipeline
 SMALL = 1 << 20  # places that are harmless
+CELLS = 1 << 22  # operations that are replayed: of longer traces, evenly chosen steps
 
 
 class Node(NamedTuple):
@@ -70,6 +71,7 @@ def table_of(operations: Operations) -> Table | None:
     kept_node, kept_dp, kept_step = _whole(index >= 0)
     if not (kept_node.any() and kept_dp.any() and kept_step.any()):
         return None
+    kept_step = _fewer(kept_step, int(kept_node.sum() * kept_dp.sum()))
     used = index[np.ix_(kept_node, kept_dp, kept_step)]
     start = operations.start_us[used]
     dur = operations.dur_us[used]
@@ -86,6 +88,17 @@ def table_of(operations: Operations) -> Table | None:
         span_us=(start + dur).max(axis=(0, 1)) - origin,
         left=_left(operations, kept_node[node] & kept_dp[dp] & kept_step[step]),
     )
+
+
+def _fewer(kept: NDArray[np.bool_], size: int) -> NDArray[np.bool_]:
+    """Of the steps, each with so many operations, as many as can be replayed, evenly chosen."""
+    numbers = np.flatnonzero(kept)
+    count = max(CELLS // max(size, 1), 1)
+    if len(numbers) <= count:
+        return kept
+    chosen = np.zeros_like(kept)
+    chosen[numbers[np.linspace(0, len(numbers) - 1, count).round().astype(np.int64)]] = True
+    return chosen
 
 
 def _whole(
@@ -107,6 +120,6 @@ def _left(operations: Operations, kept: NDArray[np.bool_]) -> tuple[Left, ...]:
             what="operations left out of the replay",
             count=int((~kept).sum()),
             time_us=float(operations.dur_us[~kept].sum()),
-            reason="their step or rank lacks operations that the others have",
+            reason="their step or rank lacks operations that others have, or enough are replayed",
         ),
     )

@@ -37,6 +37,7 @@ LOCAL = (*COMPUTES, "gc", "optimizer")  # kinds that a worker does alone
 SLOWEST = 0.03  # share of the workers that "the slowest" means
 STAGES_SHOWN = 16
 WORKERS_SHOWN = 4
+SUSPECTS = 32  # stages, and data-parallel ranks, that are looked at one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,13 +145,25 @@ def slowest_workers(run: Replay) -> tuple[tuple[int, int], ...]:
     A worker's score is the lesser of what its stage and its data-parallel rank do to the ideal
     step when only they are as they were.
     """
-    stages = sorted(set(run.stages.tolist()))
-    dps = range(len(run.table.dps))
+    stages, dps = _suspects(run)
     by_stage = {s: run.back((run.stages == s)[:, None, None]).mean() for s in stages}
     column = np.arange(len(run.table.dps))[None, :, None]
     by_dp = {d: run.back(column == d).mean() for d in dps}
     scored = sorted((-min(by_stage[s], by_dp[d]), s, d) for s in stages for d in dps)
-    return tuple((s, d) for _, s, d in scored[: math.ceil(SLOWEST * len(scored))])
+    workers = len(set(run.stages.tolist())) * len(run.table.dps)
+    return tuple((s, d) for _, s, d in scored[: math.ceil(SLOWEST * workers)])
+
+
+def _suspects(run: Replay) -> tuple[list[int], list[int]]:
+    """The stages and data-parallel ranks that compute most, as many as are worth a replay."""
+    own = run.computes()[:, 0, 0]
+    stages = sorted(set(run.stages.tolist()))
+    work = run.work[own].sum(axis=2)
+    by_stage = [float(work[run.stages[own] == stage].sum()) for stage in stages]
+    by_dp = np.max([work[run.stages[own] == stage].sum(axis=0) for stage in stages], axis=0)
+    most_stages = np.argsort(by_stage)[::-1][:SUSPECTS]
+    most_dps = np.argsort(by_dp)[::-1][:SUSPECTS]
+    return sorted(stages[n] for n in most_stages), sorted(map(int, most_dps))
 
 
 def of_workers(run: Replay, workers: tuple[tuple[int, int], ...]) -> Explained:
