@@ -10,6 +10,7 @@ from itertools import pairwise
 import nouns
 import numpy as np
 
+from meshwright.diagnose.diagnosis import Evidence
 from meshwright.report.diagnosis.bars import strips
 from meshwright.report.diagnosis.perfetto import MOST_BARS, perfetto_json
 
@@ -50,6 +51,34 @@ def test_bars_of_a_lane_do_not_overlap():
     assert len(lanes) >= 16
     for bars in lanes.values():
         assert all(end <= start + 1e-3 for (_, end), (start, _) in pairwise(bars))
+
+
+def test_bars_that_do_not_overlap_keep_their_length():
+    (strip, *_) = strips(nouns.diagnosis(2).evidence, most=1000)
+    own = nouns.bars()
+    for lane in range(4):
+        drawn = (strip.end_ns - strip.start_ns)[strip.lane == lane]
+        assert drawn.tolist() == (own.end_ns - own.start_ns)[own.lane == lane].tolist()
+
+
+def test_bars_that_overlap_are_cut_and_those_inside_others_vanish():
+    one = nouns.rank(0, 1)
+    bars = replace(
+        one.bars,
+        lane=np.array([1, 0, 1, 1, 0, 1], dtype=np.int32),
+        label=np.zeros(6, dtype=np.int32),
+        start_ns=np.array([0, 5, 10, 20, 30, 90], dtype=np.int64),
+        end_ns=np.array([50, 20, 40, 80, 40, 100], dtype=np.int64),
+    )
+    (strip,) = strips(Evidence(ranks=(replace(one, bars=bars),)), most=1000)
+    rows = zip(strip.lane.tolist(), strip.start_ns.tolist(), strip.end_ns.tolist(), strict=True)
+    assert [row for row in rows if row[2] > row[1]] == [
+        (0, 5, 20),
+        (0, 30, 40),
+        (1, 0, 50),
+        (1, 50, 80),
+        (1, 90, 100),
+    ]
 
 
 def test_clocks_are_set_to_one():

@@ -136,12 +136,12 @@ def _in(step: tuple[str, float, float], window_ns: tuple[int, int]) -> bool:
 
 
 def _without_overlaps(lane: Any, start: Any, end: Any) -> Any:
-    """Starts that are never before the end of what came before in the lane."""
+    """Starts that are never before the end of what came before in the lane; rows are by lane."""
     if not len(lane):
         return start
-    before = np.concatenate(([np.iinfo(np.int64).min], np.maximum.accumulate(end)[:-1]))
-    same = np.concatenate(([False], lane[1:] == lane[:-1]))
-    return np.minimum(np.where(same, np.maximum(start, before), start), end)
+    apart = lane.astype(np.int64) * (int(end.max() - start.min()) + 1)  # lanes one after the other
+    before = np.concatenate((start[:1], np.maximum.accumulate(end + apart)[:-1])) - apart
+    return np.minimum(np.maximum(start, before), end)
 
 
 def _steps(rank: Rank, origin_ns: int) -> Iterator[tuple[str, float, float]]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_bytes
 from meshwright.base.words import plural
+from meshwright.diagnose.causes.judge import recoverable_us
 from meshwright.report.diagnosis import causes as words
 from meshwright.report.diagnosis import figures, logs, tables
 from meshwright.report.diagnosis.html.elements import Html, element, joined
@@ -38,9 +39,9 @@ def _tiles(found: Diagnosis) -> Iterator[Html]:
             share = figures.share(found.lost_us / found.step_us)
             yield _tile("of it lost", figures.duration(found.lost_us), f"{share} of the step")
     yield _tile("mostly to", found.principal.replace("_", " "), _second(found))
-    gains = [c.lever.gain_s for c in found.causes if c.lever.gain_s]
+    gains = [us for cause in found.causes if (us := recoverable_us(cause)) > 0]
     if gains:
-        yield _tile("the first lever is worth", figures.duration(1e6 * gains[0]), "of a step")
+        yield _tile("the first lever is worth", figures.duration(gains[0]), "of a step")
 
 
 def _second(found: Diagnosis) -> str:
