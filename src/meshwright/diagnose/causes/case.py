@@ -161,6 +161,8 @@ def _mean_parts(ranks: tuple[Rank, ...], step_us: float) -> dict[str, float]:
 
 def part_share(attribution: Attribution, name: str) -> float:
     """Share of a window in a part."""
+    if not attribution.window_us:
+        return 0.0
     return attribution.parts_us.get(name, 0.0) / attribution.window_us
 
 
