@@ -177,7 +177,8 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
     if world > len(ranks):
         found.append(f"{len(ranks)} of {world} ranks were traced")
     residual = evidence.across.clock_residual_us if evidence.across else None
-    if residual is not None and residual > CLOCKS_APART_US:
+    shifted = evidence.across is not None and any(evidence.across.clock_shift_us)
+    if shifted and residual is not None and residual > CLOCKS_APART_US:  # not one clock anyway
         found.append(f"the ranks' clocks agree within {residual:.0f} us only")
     return tuple(found)
 
