@@ -18,7 +18,6 @@ from built_evidence import (
     evidence,
     job,
     job_of_ranks,
-    matmuls,
     nccl,
     pipeline,
     rank,
@@ -67,6 +66,28 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"dp": 4, "steps": 6},
     ),
     "DAT909": ({"dp": 4, "loader_us": 30_000, "loader_rank": 3}, {"dp": 4}),
+    "DAT907": ({"batch_mb": 400, "copies": 400}, {"batch_mb": 400, "copies": 1}),
+    "DAT908": (
+        {"loader_us": 200_000, "loader_every": 6, "steps": 6},
+        {"loader_us": 30_000, "steps": 6},
+    ),
+    "CMP902": ({"matmul_tflops": 150.0}, {}),
+    "CMP903": ({"vocab": 50257, "head_tflops": 150.0}, {"vocab": 50304}),
+    "CMP906": ({"drift": 1.5, "steps": 6}, {"steps": 6}),
+    "COM902": ({"dp": 8, "ranks_per_host": 4, "network_gbps": 10.0}, {"dp": 4}),
+    "COM907": (
+        {
+            "dp": 4, "ranks_per_host": 2, "overlap": False, "buckets_per_layer": 100,
+            "hidden": 1024, "ffn": 2816, "heads": 8, "network_gbps": 10.0,
+        },
+        {"dp": 4},
+    ),
+    "HST901": ({"items_per_layer": 8, "small_kernels": True}, {}),
+    "HST905": ({"compile_us": 100_000, "with_stack": True}, {"with_stack": True}),
+    "HST906": (
+        {"evaluation_us": 60_000, "logging_us": 10_000, "with_stack": True},
+        {"with_stack": True},
+    ),
     "MOD901": ({"small_kernels": True}, {}),
     "MOD903": ({"unfused_attention": True}, {}),
     "MOD904": ({"pp": 4, "micro_batches": 4}, {"pp": 2, "micro_batches": 32}),
@@ -85,7 +106,7 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "COM901": ({"tp": 8, "ranks_per_host": 4}, {"dp": 4}),
     "COM903": ({"cp": 4, "ranks_per_host": 2}, {"dp": 4}),
     "COM908": ({"dp": 8, "ranks_per_host": 4, "overlap": False, "layers": 4}, {"dp": 4}),
-    "COM909": ({"cp": 4, "ranks_per_host": 2}, {"dp": 4}),
+    "COM909": ({"dp": 8, "ranks_per_host": 4}, {"dp": 4}),
     "COM910": ({"dp": 8, "ranks_per_host": 4, "sharded": True, "overlap": False}, {"dp": 4}),
     "COM911": ({"tp": 4, "slow_axis": "tp"}, {"tp": 4}),
     "COM912": ({"dp": 8, "ep": 8, "experts": 8, "ranks_per_host": 4}, {"dp": 4}),
@@ -133,20 +154,7 @@ def hidden(name: str) -> Evidence:
     return axis(name, comm=0.01)
 
 
-MANY = {"count": 300 * STEPS, "us": 60.0, "size": 50_000}
-
 BUILT: dict[str, tuple[Any, Any]] = {
-    "DAT907": (
-        lambda: of({"exposed_memory": 0.1}, facts={"h2d_exposed_us": 9_000, "h2d_calls": 200}),
-        lambda: of({"exposed_memory": 0.1}, facts={"h2d_exposed_us": 9_000, "h2d_calls": 1}),
-    ),
-    "DAT908": (
-        lambda: of(
-            {"idle_dataloader": 0.1},
-            step_parts=({"idle_dataloader": 0.5}, *({"idle_dataloader": 0.0},) * 4),
-        ),
-        lambda: of({"idle_dataloader": 0.1}),
-    ),
     "MOD902": (
         lambda: of(classes={"gemm": 0.3, "elementwise": 0.5, "copy_layout": 0.2}),
         lambda: of(),
@@ -163,22 +171,6 @@ BUILT: dict[str, tuple[Any, Any]] = {
         lambda: evidence(
             rank(classes={"gemm": 0.9, "elementwise": 0.01}, steps=(30e6,) * STEPS), job=job()
         ),
-    ),
-    "CMP902": (
-        lambda: of(gemm=matmuls((8192, 4096, 4096, 100.0))),
-        lambda: of(gemm=matmuls((8192, 4096, 4096, 600.0))),
-    ),
-    "CMP903": (
-        lambda: of(
-            gemm=matmuls(
-                (8192, 4096, 4096, 600.0), (8192, 50257, 4096, 250.0), (8192, 8192, 4096, 600.0)
-            )
-        ),
-        lambda: of(gemm=matmuls((8192, 4096, 4096, 600.0), (8192, 50304, 4096, 600.0))),
-    ),
-    "CMP906": (
-        lambda: of(facts={"kernel_drift": 1.3}),
-        lambda: of(facts={"kernel_drift": 1.01}),
     ),
     "CMP908": (
         lambda: evidence(memory=(snapshot(retries=3),)),
@@ -234,17 +226,9 @@ BUILT: dict[str, tuple[Any, Any]] = {
         lambda: evidence(memory=(snapshot(peak=0.99),), job=job(global_batch=64)),
         lambda: evidence(memory=(snapshot(peak=0.1),), job=job(global_batch=64)),
     ),
-    "COM902": (
-        lambda: with_collectives(collective("allreduce", axis="dp", hidden=0.4)),
-        lambda: hidden("dp"),
-    ),
     "COM904": (lambda: axis("ep"), lambda: hidden("ep")),
     "COM905": (lambda: axis("pp"), lambda: hidden("pp")),
     "COM906": (lambda: axis(""), lambda: hidden("")),
-    "COM907": (
-        lambda: with_collectives(collective("allreduce", **MANY)),
-        lambda: with_collectives(collective("allreduce")),
-    ),
     "COM914": (
         lambda: job_of_ranks(wait_us=20_000, stragglers=(straggler("unknown"),)),
         lambda: job_of_ranks(wait_us=500),
@@ -304,18 +288,6 @@ BUILT: dict[str, tuple[Any, Any]] = {
     "COM927": (
         lambda: evidence(nccl=(nccl(settings={"NCCL_P2P_DISABLE": "1"}),)),
         lambda: evidence(nccl=(nccl(settings={"NCCL_DEBUG": "INFO"}),)),
-    ),
-    "HST901": (
-        lambda: of({LATE: 0.2}, facts={"sync_idle_us": 18_000, "sync_calls": 64}),
-        lambda: of({LATE: 0.02}, facts={"sync_idle_us": 50, "sync_calls": 1}),
-    ),
-    "HST905": (
-        lambda: of({LATE: 0.2}, facts={"compile_us": 18_000}),
-        lambda: of({LATE: 0.02}, facts={"compile_us": 0}),
-    ),
-    "HST906": (
-        lambda: of({LATE: 0.2}, facts={"evaluation_us": 15_000, "logging_us": 2_000}),
-        lambda: of({LATE: 0.02}, facts={"evaluation_us": 0, "logging_us": 20}),
     ),
     "HST908": (
         lambda: of({LATE: 0.2}, facts={"median_kernel_us": 200.0}),

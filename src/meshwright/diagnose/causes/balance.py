@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import BUBBLE, UNEVEN
+from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.pipeline import gain_us, slow_worker
 from meshwright.diagnose.causes.proofs import of_ranks, time
@@ -55,7 +56,7 @@ def expert_imbalance(case: Case) -> Found | None:
         lever=lever(
             case, "balance the router, cap its capacity, or place experts anew", changes=change
         ),
-        takes_us={"exposed_comm": us},
+        takes_us={WAIT: us},
         confidence="medium",
     )
 
@@ -119,6 +120,4 @@ def _of_ranks(case: Case) -> tuple[str, dict[str, float]] | None:
     us = min(wait_us(case), case.part_us("compute") * (over - 1))
     if not case.ranks or over < SEQUENCES or case.of_step(us) < max(WORTH, MUCH_WAITING):
         return None
-    return f"the slowest rank of a step computes {over:.2f} times the mean, in turn", {
-        "exposed_comm": us
-    }
+    return f"the slowest rank of a step computes {over:.2f} times the mean, in turn", {WAIT: us}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.causes.case import steps_of
+from meshwright.diagnose.causes.case import axis_of, steps_of
 from meshwright.diagnose.causes.exposed import (
     DATA_PARALLEL,
     EXPOSED,
     exposed_us,
     overlapped_share,
+    part_of,
 )
 from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.proofs import of_collectives, of_parts, of_ranks, some, time
@@ -17,6 +18,8 @@ from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import wait_us
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.rank import Collective
 
@@ -47,7 +50,7 @@ def _axis(case: Case, axes: tuple[str, ...], name: str, made: Any) -> Found | No
             *(of_collectives(case, axis=axis) for axis in axes),
         ),
         lever=made,
-        takes_us={EXPOSED: us},
+        takes_us={part_of(axes[0]): us},
         guards=guards,
     )
 
@@ -255,7 +258,8 @@ def tiny_collectives(case: Case) -> Found | None:
     many = calls >= max(SOME_CALLS, TOO_MANY * needed) if sized else calls >= MANY_CALLS
     if not many or not total or 1 - bare / total > NO_OVERLAP:
         return None
-    us = _share_of_exposed(case, bare)
+    takes = _by_axis(case, [c for _, c in found])
+    us = sum(takes.values())
     if case.of_step(us) < AXIS_SHARE:
         return None
     return Found(
@@ -271,7 +275,7 @@ def tiny_collectives(case: Case) -> Found | None:
             changes={"workload.runtime.bucket_elements": 40_000_000},
             free="communication",
         ),
-        takes_us={EXPOSED: us},
+        takes_us=takes,
         confidence="high" if sized else "medium",
     )
 
@@ -285,8 +289,12 @@ def _small(collectives: tuple[Collective, ...]) -> list[Collective]:
     ]
 
 
-def _share_of_exposed(case: Case, bare_us: float) -> float:
-    """Exposed time of some collectives (summed over ranks and steps) as one step has it."""
+def _by_axis(case: Case, found: Sequence[Collective]) -> dict[str, float]:
+    """Exposed time of some collectives (over all ranks and steps) as one step has it, by axis."""
     everything = sum(c.exposed_us for r in case.ranks for c in r.collectives)
     room = max(0.0, case.part_us(EXPOSED) - wait_us(case))
-    return room * min(1.0, bare_us / everything) if everything else 0.0
+    takes: dict[str, float] = {}
+    for item in found:
+        name = part_of(axis_of(case, item.axis))
+        takes[name] = takes.get(name, 0.0) + room * item.exposed_us / (everything or 1.0)
+    return takes

@@ -15,6 +15,7 @@ from meshwright.diagnose.causes.case import (
     numbers,
     part_share,
 )
+from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.products import (
     device_of,
@@ -374,7 +375,7 @@ def batch_remainder(case: Case) -> Found | None:
         lever=lever(
             case, f"a global batch of {nearest}", changes={"workload.global_batch_size": nearest}
         ),
-        takes_us={"exposed_comm": us},
+        takes_us={WAIT: us},
         ranks=tuple(more),
         confidence="medium",
     )

@@ -6,14 +6,37 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import axis_of
-from meshwright.diagnose.causes.stragglers import wait_us, waited_by_stages_us
+from meshwright.diagnose.causes.stragglers import stage_wait_us, wait_us, waited_by_stages_us
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.rank import Rank
 
 EXPOSED = "exposed_comm"
+WAIT = f"{EXPOSED}:wait"
 DATA_PARALLEL = ("dp", "dp_shard", "dp_replicate", "fsdp", "dp_cp")
+
+
+def part_of(axis: str) -> str:
+    """The portion of the exposed part that belongs to an axis; "" is what no axis is known for."""
+    return f"{EXPOSED}:{'dp' if axis in DATA_PARALLEL else axis}"
+
+
+def portions(case: Case) -> dict[str, float]:
+    """What the exposed part consists of: transfers by axis, and waits."""
+    found = {WAIT: wait_us(case) + stage_wait_us(case)}
+    for axis, us in _by_axis(case).items():
+        found[part_of(axis)] = found.get(part_of(axis), 0.0) + us
+    return found
+
+
+def first_of(case: Case, us: float, *axes: str) -> dict[str, float]:
+    """A time as portions: of the first of these axes as far as it goes, then of the next."""
+    room = portions(case)
+    takes: dict[str, float] = {}
+    for name in dict.fromkeys(map(part_of, axes)):
+        takes[name] = min(us - sum(takes.values()), room.get(name, 0.0))
+    return takes
 
 
 def exposed_us(case: Case, *axes: str) -> float:

@@ -67,6 +67,7 @@ def late_host(case: Case) -> Found | None:
     "The host waits for the device within the step",
     kind=HOST,
     source="PyTorch performance tuning guide: avoid unnecessary CPU-GPU synchronization",
+    said_by=("DAT903", "HST902", "HST903", "HST905", "HST906", "CMP911"),
     needs=("device",),
 )
 def synchronising_calls(case: Case) -> Found | None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import case_of
+from meshwright.diagnose.causes.exposed import portions
 from meshwright.diagnose.causes.rule import all_causes, has_evidence
 from meshwright.diagnose.causes.stragglers import wait_us
 from meshwright.diagnose.diagnosis import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.causes.rule import CauseRule, Found
@@ -72,19 +73,35 @@ def _shared_out(
     case: Case, found: Sequence[tuple[CauseRule, Found]]
 ) -> Iterator[tuple[CauseRule, Found]]:
     """Each finding with what the more specific ones left it, but for those left with little."""
-    left = dict(case.parts_us)
+    left = {**case.parts_us, **portions(case)}
     for rule, what in _most_specific_first(found):
         if not what.takes_us:
             yield rule, what
             continue
         wanted = sum(what.takes_us.values())
-        taken = {name: min(us, left.get(name, 0.0)) for name, us in what.takes_us.items()}
+        taken, rest = _taken(left, what.takes_us)
         total = sum(taken.values())
         if total < LEAST_SHARE * case.step_us or total < LEAST_LEFT * wanted:
             continue
-        for name, us in taken.items():
-            left[name] = left.get(name, 0.0) - us
+        left = rest
         yield rule, replace(what, takes_us=taken)
+
+
+def _taken(
+    left: Mapping[str, float], wanted: Mapping[str, float]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """What a claim gets of what is left, and what then is; of a portion never more than its part."""
+    rest, taken = dict(left), {}
+    for name, us in wanted.items():
+        parts = {name, _whole(name)}
+        taken[name] = max(0.0, min(us, *(rest.get(part, 0.0) for part in parts)))
+        for part in parts:
+            rest[part] = rest.get(part, 0.0) - taken[name]
+    return taken, rest
+
+
+def _whole(name: str) -> str:
+    return name.partition(":")[0]
 
 
 def _most_specific_first(

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.causes.case import is_elsewhere
-from meshwright.diagnose.causes.exposed import exposed_us
+from meshwright.diagnose.causes.case import axis_of, is_elsewhere
+from meshwright.diagnose.causes.exposed import exposed_us, part_of
 from meshwright.diagnose.causes.products import device_of
 from meshwright.hardware.catalogue import cluster
 from meshwright.hardware.efficiency import collective_s
@@ -90,10 +90,10 @@ def _usual_link(case: Case, size: int) -> Link | None:
     return link if size <= link.domain else None
 
 
-def slow_link_us(case: Case) -> float:
-    """Exposed time of a step that links would save at their usual rate."""
+def slow_link_takes_us(case: Case) -> dict[str, float]:
+    """Exposed time of a step that links would save at their usual rate, by portion."""
     worst: dict[str, float] = {}
     for slow in slow_links(case):
-        axis = slow.rate.axis
+        axis = axis_of(case, slow.rate.axis)
         worst[axis] = max(worst.get(axis, 0.0), 1 - slow.share)
-    return sum(lost * exposed_us(case, axis) for axis, lost in worst.items())
+    return {part_of(axis): lost * exposed_us(case, axis) for axis, lost in worst.items()}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.causes.exposed import EXPOSED
 from meshwright.diagnose.causes.levers import lever
-from meshwright.diagnose.causes.links import slow_link_us
+from meshwright.diagnose.causes.links import slow_link_takes_us
 from meshwright.diagnose.causes.proofs import named, of_ranks
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.diagnosis import Proof
@@ -43,8 +42,7 @@ def _spans_hosts(case: Case) -> bool:
 
 def _costs(case: Case) -> dict[str, float]:
     """The time that slow links take, where traces show it."""
-    us = slow_link_us(case)
-    return {EXPOSED: us} if us else {}
+    return {name: us for name, us in slow_link_takes_us(case).items() if us}
 
 
 def _proof(case: Case, used: Mapping[str, int]) -> Proof:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.causes.case import fact_us, largest, steps_of
+from meshwright.diagnose.causes.case import axis_of, fact_us, largest, steps_of
 from meshwright.diagnose.causes.exposed import (
     DATA_PARALLEL,
     EXPOSED,
     exposed_us,
+    first_of,
     overlapped_share,
+    part_of,
 )
 from meshwright.diagnose.causes.levers import lever
-from meshwright.diagnose.causes.links import USUAL, slow_link_us, slow_links
+from meshwright.diagnose.causes.links import USUAL, slow_link_takes_us, slow_links
 from meshwright.diagnose.causes.proofs import of_collectives, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import ranks_in_words
@@ -47,7 +50,10 @@ def no_overlap(case: Case) -> Found | None:
     """
     hidden = overlapped_share(case, *DATA_PARALLEL)
     us = exposed_us(case, *DATA_PARALLEL)
-    if hidden is None or hidden >= NO_OVERLAP or case.of_step(us) < WORTH:
+    if hidden is None or hidden >= NO_OVERLAP or _is_beside(case):
+        return None
+    us = min(us, case.part_us("compute"))  # no more than that can hide it
+    if case.of_step(us) < WORTH:
         return None
     return Found(
         message=f"Only {hidden:.0%} of data-parallel communication runs beside compute; {time(us)} "
@@ -57,7 +63,7 @@ def no_overlap(case: Case) -> Found | None:
             *(of_collectives(case, axis=axis) for axis in DATA_PARALLEL),
         ),
         lever=_overlap_lever(case),
-        takes_us={EXPOSED: us},
+        takes_us={part_of("dp"): us},
     )
 
 
@@ -81,14 +87,14 @@ def reduction_at_end(case: Case) -> Found | None:
     """The last kernel of backward is over, and only then most of the reduction begins.
 
     Shown by: exposed all-reduces or reduce-scatters between the last kernel of backward and the
-    optimizer. Costs: their time but for the last bucket's.
+    optimizer. Costs: their time, as far as backward could have hidden it.
     Do: overlap_grad_reduce, several buckets, no reduction after the loop over micro-batches.
     """
     us = fact_us(case, "grad_reduce_tail_us")
     if us is None or case.of_step(us) < WORTH:
         return None
     bare, hidden = exposed_us(case, "", *DATA_PARALLEL), overlapped_share(case, *DATA_PARALLEL)
-    us = min(us, bare)
+    us = min(us, bare, _hides_us(case))
     all_along = hidden is not None and hidden < NO_OVERLAP and us < NEARLY_ALL * bare
     if case.of_step(us) < WORTH or all_along:
         return None
@@ -99,8 +105,20 @@ def reduction_at_end(case: Case) -> Found | None:
             of_collectives(case),
         ),
         lever=_overlap_lever(case),
-        takes_us={EXPOSED: us},
+        takes_us=first_of(case, us, "dp", ""),
     )
+
+
+def _is_beside(case: Case) -> bool:
+    """Whether most of backward has communication beside it: it overlaps, and there is too much."""
+    backward, beside = fact_us(case, "backward_device_us"), fact_us(case, "under_comm_us")
+    return bool(backward and beside and beside > 0.5 * backward)
+
+
+def _hides_us(case: Case) -> float:
+    """Compute of backward that could hide communication and does not; without bound if unknown."""
+    backward, beside = fact_us(case, "backward_device_us"), fact_us(case, "under_comm_us")
+    return math.inf if backward is None else max(0.0, backward - (beside or 0.0))
 
 
 @cause(
@@ -132,7 +150,7 @@ def gathers_not_prefetched(case: Case) -> Found | None:
             of_collectives(case),
         ),
         lever=lever(case, "prefetch the next layer's parameters", changes=changes, free="dp"),
-        takes_us={EXPOSED: us},
+        takes_us=first_of(case, us, "dp", ""),
     )
 
 
@@ -152,7 +170,8 @@ def slow_link(case: Case) -> Found | None:
     Costs: the exposed excess.
     Do: check cables, NVLink and NIC counters, NCCL's transport, and how ranks lie on nodes.
     """
-    found, us = slow_links(case), slow_link_us(case)
+    found, takes = slow_links(case), slow_link_takes_us(case)
+    us = sum(takes.values())
     if not found or case.of_step(us) < LITTLE:
         return None
     worst = found[0]
@@ -173,7 +192,7 @@ def slow_link(case: Case) -> Found | None:
             f"check the links of {name}: cables, NVLink and NIC counters, transport, placement",
             command="NCCL_DEBUG=INFO, then meshwright diagnose --nccl-log nccl.log",
         ),
-        takes_us={EXPOSED: us},
+        takes_us=takes,
         ranks=rate.ranks,
         confidence="low" if worst.by == USUAL else "medium",
         guards=("without a plan the node is taken to be the usual one",)
@@ -220,7 +239,7 @@ def experts_across_nodes(case: Case) -> Found | None:
         lever=lever(
             case, "keep ep inside a node, or overlap the exchange", changes=changes, free="ep"
         ),
-        takes_us={EXPOSED: us},
+        takes_us={part_of("ep"): us},
     )
 
 
@@ -285,7 +304,7 @@ def dispatch_waits(case: Case) -> Found | None:
             changes={"overlap_ep": True},
             free="ep",
         ),
-        takes_us={EXPOSED: us},
+        takes_us=first_of(case, us, "ep", ""),
         confidence="medium",
     )
 
@@ -314,7 +333,7 @@ def broadcasts(case: Case) -> Found | None:
         message=f"{calls:.0f} broadcasts a step stand exposed for {time(us)} of it.",
         proofs=some(of_collectives(case, axis=regular[0][1].axis)),
         lever=lever(case, "broadcast_buffers=False in DistributedDataParallel"),
-        takes_us={EXPOSED: us},
+        takes_us=first_of(case, us, axis_of(case, regular[0][1].axis), ""),
     )
 
 

@@ -6,6 +6,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.causes.case import BUBBLE, UNEVEN, is_elsewhere
+from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever, predicted_gain_s
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -121,7 +122,7 @@ def pipeline_bubble(case: Case) -> Found | None:
     us = bubble_us(case)
     if case.of_step(us) < BUBBLE_SHARE:
         return None
-    part = BUBBLE if not case.ranks else "exposed_comm"
+    part = BUBBLE if not case.ranks else WAIT
     shape = _shape(case)
     return Found(
         message=f"The pipeline's bubble takes {time(us)} of each step ({case.of_step(us):.0%})"
@@ -237,7 +238,7 @@ def _by_stage(case: Case) -> str:
 def _from_idle(case: Case, us: float) -> dict[str, float]:
     """Time of a step's idle parts: beyond the ideal bubble first, then of the bubble."""
     if case.ranks:
-        return {"exposed_comm": us}
+        return {WAIT: us}
     first = min(us, case.part_us(UNEVEN))
     return {UNEVEN: first, BUBBLE: us - first}
 

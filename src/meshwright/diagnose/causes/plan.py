@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_bytes
-from meshwright.diagnose.causes.exposed import DATA_PARALLEL, EXPOSED, exposed_us, overlapped_share
+from meshwright.diagnose.causes.exposed import DATA_PARALLEL, exposed_us, overlapped_share, part_of
 from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.promises import SLOWER, promises
 from meshwright.diagnose.causes.proofs import of_collectives, of_kernels, of_ranks, some, time
@@ -129,7 +129,7 @@ def overlap_below_plan(case: Case) -> Found | None:
             *(of_collectives(case, axis=axis) for axis in DATA_PARALLEL),
         ),
         lever=lever(case, "switch on the overlap that the plan assumes", command=_CALIBRATE),
-        takes_us={EXPOSED: us},
+        takes_us={part_of("dp"): us},
         confidence="medium",
     )
 

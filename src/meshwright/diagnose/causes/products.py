@@ -53,12 +53,16 @@ def device_of(case: Case) -> Gpu | None:
 
 
 def slow_products(case: Case) -> list[SlowProduct]:
-    """Shapes below the usual rate on every rank that has them; those of the first rank with any."""
+    """Aligned shapes below the usual rate, of the first rank whose shapes were recorded."""
     gpu = device_of(case)
     rank = next((r for r in case.ranks if r.gemm and r.gemm.shapes), None)
     if gpu is None or rank is None or rank.gemm is None or rank.computes_on != "device":
         return []
-    found = (_below(case, rank, gpu, shape) for shape in _judged(case, rank.gemm))
+    found = (
+        _below(case, rank, gpu, shape)
+        for shape in _judged(case, rank.gemm)
+        if not is_misaligned(shape)
+    )
     return [f for f in found if f is not None]
 
 

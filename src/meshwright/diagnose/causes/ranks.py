@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import numbers
+from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -31,7 +32,7 @@ def _found(case: Case, waited: Waited, *, does: str, do: str) -> Found:
         message=f"The others wait {time(waited.us)} of each step for {name}, {does}.",
         proofs=_proofs(case, waited),
         lever=lever(case, do.format(name), free=_whose(case, waited)),
-        takes_us={"exposed_comm": at_most_replayed(case, waited.us, _whose(case, waited))},
+        takes_us={WAIT: at_most_replayed(case, waited.us, _whose(case, waited))},
         ranks=waited.ranks,
     )
 
@@ -194,7 +195,7 @@ def waiting_in_collectives(case: Case) -> Found | None:
         lever=lever(
             case, "find why the last ranks are late: their loader, host or clocks", free="straggler"
         ),
-        takes_us={"exposed_comm": at_most_replayed(case, waited.us if waited else us)},
+        takes_us={WAIT: at_most_replayed(case, waited.us if waited else us)},
         ranks=ranks,
         confidence="medium",
     )

@@ -6,6 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us, numbers
+from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
@@ -282,6 +283,6 @@ def rotating_straggler(case: Case) -> Found | None:
             changes={"workload.runtime.manual_gc": True, "workload.runtime.numa_bind": True},
             free="straggler",
         ),
-        takes_us={"exposed_comm": at_most_replayed(case, us)},
+        takes_us={WAIT: at_most_replayed(case, us)},
         confidence="medium",
     )
