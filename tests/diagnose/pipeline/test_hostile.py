@@ -194,3 +194,25 @@ def test_memory_beside_iterations_may_be_missing(tmp_path: Path) -> None:
     pipeline = read_pipeline([tmp_path / "pp_rank_0.json"])
     assert pipeline.ranks["0"]["memory_gb"] is None
     assert pipeline.ideal_bubble_pct == 0.0
+
+
+def test_kinds_beyond_number_are_left_out(tmp_path: Path) -> None:
+    made = json.loads(TEXT)
+    some = next(e for e in made if e["ph"] == "X")
+    pipeline = read_text(tmp_path, json.dumps(made + [some | {"cat": f"k{n}"} for n in range(999)]))
+    assert len(pipeline.op_time_sum_us) == 256
+    assert any("rare kinds" in left.what for left in pipeline.left)
+    assert pipeline.slowdown is not None
+
+
+def test_more_stages_than_there_are_layers_are_refused(tmp_path: Path) -> None:
+    threads = [
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": n, "args": {"name": name}}
+        for n, name in enumerate(f"PP rank {n}, TP rank 0, compute" for n in range(1100))
+    ]
+    made = [
+        {"ph": "X", "cat": "forward-compute", "pid": 0, "tid": n, "ts": n, "dur": 1, "args": args}
+        for n, args in enumerate([{"step": 0, "mb_id": 0}] * 1100)
+    ]
+    with pytest.raises(InvalidInput, match="none of a pipeline"):
+        read_text(tmp_path, json.dumps(threads + made))

@@ -158,3 +158,25 @@ def test_any_pipeline_replays_exactly(
     longest = pipeline.step_span_us_median * (1 + 1e-9)
     cured = {k: v for k, v in pipeline.what_if_us.items() if "free" in k or "bubble" in k}
     assert all(0 <= us <= longest for us in cured.values())
+
+
+def test_of_long_traces_some_steps_are_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(pp=2, m=2, dp=1, steps=8, work_us=even)
+    monkeypatch.setattr("meshwright.diagnose.pipeline.table.CELLS", 100)
+    pipeline = read(made, tmp_path)
+    assert pipeline.steps == 8
+    assert pipeline.replay_us == pytest.approx(median(made.step_us), rel=1e-9)
+    (left,) = pipeline.left
+    assert left.what == "operations left out of the replay"
+
+
+def test_of_many_replicas_some_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(direction: str, stage: int, dp: int, *_: int) -> float:
+        return even(direction) * (2.0 if (stage, dp) == (1, 5) else 1.0)
+
+    monkeypatch.setattr("meshwright.diagnose.pipeline.read.CHARTED", 100)
+    pipeline = read(Made(pp=2, m=2, dp=6, steps=1, work_us=slow), tmp_path)
+    assert 0 < len(pipeline.chart) <= 100
+    assert any(worker == "pp 1 dp 5" for worker, *_ in pipeline.chart)
