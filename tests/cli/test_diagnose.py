@@ -6,8 +6,10 @@ import gzip
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jsonschema
@@ -211,3 +213,76 @@ def test_a_device_that_is_in_no_catalogue_is_not_calibrated(tmp_path, capsys):
     assert run(["diagnose", str(path), "--calibrate", "-o", str(target)]) == 2
     assert "Abacus 3000" in capsys.readouterr().err
     assert not target.exists()
+
+
+PLAN = """
+[model]
+model_type = "llama"
+hidden_size = 1024
+intermediate_size = 2048
+num_hidden_layers = 1
+num_attention_heads = 8
+num_key_value_heads = 8
+vocab_size = 32000
+max_position_embeddings = 4096
+
+[cluster]
+gpu = "H100:8"
+nodes = 1
+
+[workload]
+seq_len = 4096
+global_batch = 2
+
+[plan]
+tp = 2
+dp = 2
+micro_batch_size = 1
+"""
+
+
+def test_a_plan_is_held_against_the_traces_term_by_term(traces, tmp_path, capsys):
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN)
+    assert run(["diagnose", traces, "--plan", str(plan)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("term of the plan"))
+    (tp,) = [line for line in lines[start:] if line.startswith("time.communication.tp")]
+    assert re.search(r"\d ms|\d us", tp)
+    assert run(["diagnose", traces, "--plan", str(plan), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    told = {one["term"]: one for one in record["promises"]}
+    assert told["time.communication.tp"]["predicted_s"] > 0
+    assert told["time"]["measured_s"] == pytest.approx(record["step_us"] / 1e6, rel=0.05)
+
+
+def test_ctrl_c_ends_the_command_and_its_workers(tmp_path):
+    folder = tmp_path / "many"
+    (first, *_) = write_run(Spec(layers=2, micro_batches=4, steps=4), folder)
+    for number in range(1, 60):
+        (folder / f"rank{number}.json").write_bytes(first.read_bytes())
+    code = (
+        "import sys\nfrom meshwright.api.diagnosing import pool\nown = pool._started\n"
+        "def start():\n    worker = own()\n    print(worker.process.pid, flush=True)\n"
+        "    return worker\n"
+        "pool._started = start\nfrom meshwright.cli.main import main\nmain(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, "diagnose", str(folder), "--workers", "2"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    numbers = [int(process.stdout.readline()) for _ in range(2)]
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert told == "interrupted\n"
+    until = time.monotonic() + 30
+    while (alive := [n for n in numbers if is_alive(n)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert alive == []
+
+
+def is_alive(number):
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

@@ -20,7 +20,9 @@ def calibrated(found: Diagnosis) -> tuple[Calibration, str]:
     evidence = found.evidence
     base = evidence.job.cluster if evidence.job else None
     gpu = base.gpu if base else None
-    measured = calibrate.calibration(evidence.ranks, evidence.across, gpu=gpu)
+    measured = calibrate.calibration(
+        evidence.ranks, evidence.across, gpu=gpu, job=evidence.job, promises=evidence.promises
+    )
     return measured, calibrate.cluster_text(measured, base=base)
 
 

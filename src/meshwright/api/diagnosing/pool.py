@@ -76,8 +76,10 @@ def _each(paths: Sequence[Path], workers: int) -> Iterator[tuple[Path, Answer]]:
         yield from ((path, answer(path)) for path in paths)
         return
     waiting = deque(sorted(paths, key=_size, reverse=True))  # a large one last would be waited for
-    pool = [_started() for _ in range(workers)]
+    pool: list[_Worker] = []
     try:
+        for _ in range(workers):
+            pool.append(_started())  # noqa: PERF401 - an interruption finds those that run
         yield from _handed_out(waiting, pool)
     finally:
         for worker in pool:
