@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from meshwright.base.errors import MeshwrightError
+from meshwright.diagnose.calibrate.beside import beside_plan, coefficients_of
 from meshwright.diagnose.calibrate.kernels import (
     FEWEST,
     fit_attention,
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from meshwright.diagnose.across.noun import Across
     from meshwright.diagnose.calibrate.kernels import Fitted
     from meshwright.diagnose.calibrate.noun import Transfer
+    from meshwright.diagnose.diagnosis import Promise
     from meshwright.diagnose.rank import AttentionShape, MatmulShape, MovedShape, Rank
     from meshwright.hardware.cluster import Gpu
     from meshwright.hardware.curves import AttentionCurve, MatmulCurve
     from meshwright.hardware.measured import MemoryCurve
+    from meshwright.plan.job import Job
 
 CLOSE = 0.1  # spread of a fit that can be relied on
 POSSIBLE = (0.01, 1.2)  # shares of a peak that fused attention can reach
@@ -36,14 +39,22 @@ AXES = ("tp", "cp", "ep", "dp", "dp_shard", "dp_replicate", "pp")
 
 
 def calibration(
-    ranks: Sequence[Rank], across: Across | None, *, gpu: Gpu | None = None
+    ranks: Sequence[Rank],
+    across: Across | None,
+    *,
+    gpu: Gpu | None = None,
+    job: Job | None = None,
+    promises: Sequence[Promise] = (),
 ) -> Calibration:
     """What the traces say of products, attention, memory and links.
 
     `gpu` is the device, by default that of the catalogue with the traces' name; its own curves are
     what the measured ones take their form from. A figure rests on ten kernels or collectives at
     least; collectives count where ranks came together, or, of one rank alone, with low confidence.
+    With the `job` that ran and its `promises` the kernels between products are measured as well.
+    MeshwrightError for a run on CPUs whose plan is for other devices.
     """
+    _check_device(ranks, gpu)
     name = _name_of(ranks)
     device = gpu or device_of(name)
     transfers, left = transfers_of(ranks)
@@ -54,6 +65,7 @@ def calibration(
     found.matmuls(ranks)
     found.attentions(ranks)
     found.memories(ranks)
+    beside = beside_plan(ranks, job, promises)
     return Calibration(
         gpu=device,
         gpu_name=name,
@@ -64,13 +76,24 @@ def calibration(
         memory=found.memory,
         transfers=transfers,
         hidden=_hidden(across),
+        beside_plan=beside,
         coefficients=(
             *found.coefficients,
+            *coefficients_of(beside, ranks),
             *map(_of_transfer, transfers),
             *_overlaps(across, sources),
         ),
         left=(*found.left, *left),
     )
+
+
+def _check_device(ranks: Sequence[Rank], gpu: Gpu | None) -> None:
+    on_host = any(r.computes_on == "host" for r in ranks)
+    if gpu is not None and on_host and gpu.curves is None:
+        raise MeshwrightError(
+            f"the run computed on CPUs and its plan is for {gpu.name}: they share no figure",
+            hint="meshwright calibrate -o this-machine.toml, and a plan with that cluster",
+        )
 
 
 def device_of(name: str) -> Gpu | None:

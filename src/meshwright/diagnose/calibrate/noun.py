@@ -54,11 +54,26 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BesidePlan:
+    """What was measured over what the plan's prediction has, where both are known.
+
+    `between` is the ratio of all kernels that are neither products nor attention, `elementwise` the
+    stack's passes over memory that give it; `host_s` is what the host of a run on CPUs takes more
+    in a step, between its operators.
+    """
+
+    between: float | None = None
+    elementwise: float | None = None
+    host_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """What traces measured. Curves go by precision; shares are of the peaks of `gpu`.
 
     `gpu` is None for a device that no catalogue has. `hidden` is the share of transfers behind
-    computation by axis. `left` says which figures were refused, and why.
+    computation by axis, `beside_plan` what only the plan that ran gives a measure for. `left` says
+    which figures were refused, and why.
     """
 
     gpu: Gpu | None
@@ -70,5 +85,6 @@ class Calibration:
     memory: MemoryCurve | None = None
     transfers: tuple[Transfer, ...] = ()
     hidden: Mapping[str, float] = field(default_factory=dict)
+    beside_plan: BesidePlan | None = None
     coefficients: tuple[Coefficient, ...] = ()
     left: tuple[Left, ...] = ()

@@ -10,13 +10,14 @@ from meshwright.base.encode import plain, to_toml
 from meshwright.base.errors import MeshwrightError
 from meshwright.diagnose.calibrate.links import collective_curves, network_shares
 from meshwright.hardware import catalogue
-from meshwright.hardware.measured import Curves
+from meshwright.hardware.measured import Curves, OperatorCurve, Piece
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from meshwright.diagnose.calibrate.noun import Calibration, Coefficient
     from meshwright.hardware.cluster import Cluster, Gpu, Host, Link
+    from meshwright.hardware.measured import MemoryCurve, Overheads
 
 GIB = 2.0**30
 HEAD = """\
@@ -74,8 +75,8 @@ def measured_table(calibration: Calibration, cluster: Cluster) -> dict[str, Any]
     if known:
         table["collectives"] = plain(known)
     if cluster.overheads is not None:
-        table["overheads"] = plain(cluster.overheads)
-    if not whole and (told := dict(cluster.shares or {}) | network | _overlap(calibration)):
+        table["overheads"] = plain(_overheads(calibration, cluster.overheads))
+    if not whole and (told := dict(cluster.shares or {}) | network | _shares(calibration)):
         table["shares"] = told
     table["evidence"] = [_evidence(c) for c in calibration.coefficients[:MOST_EVIDENCE]]
     return table
@@ -93,18 +94,53 @@ def _curves(calibration: Calibration, cluster: Cluster) -> Curves:
         source=source,
         matmul={**known.matmul, **calibration.matmul},
         attention={**known.attention, **calibration.attention},
-        memory=calibration.memory or known.memory,
+        memory=_memory(calibration, known),
+        pieces=_pieces(calibration, known),
     )
 
 
-def _overlap(calibration: Calibration) -> dict[str, float]:
-    """Shares of tensor-parallel and pipeline communication that computation hid."""
-    hidden = {f"overlap_{axis}": share for axis, share in calibration.hidden.items()}
+def _pieces(calibration: Calibration, known: Curves) -> dict[str, Piece]:
+    """The pieces that were timed one by one, as much slower as all of them were in the run."""
+    beside = calibration.beside_plan
+    ratio = beside.between if beside and beside.between else 1.0
+
+    def slower(curve: OperatorCurve) -> OperatorCurve:
+        return replace(curve, seconds=tuple(s * ratio for s in curve.seconds))
+
     return {
+        name: Piece(forward=slower(piece.forward), backward=slower(piece.backward))
+        for name, piece in known.pieces.items()
+    }
+
+
+def _memory(calibration: Calibration, known: Curves) -> MemoryCurve | None:
+    """The measured rate, unless the kernels between products were held against the plan."""
+    beside = calibration.beside_plan
+    if beside and beside.between is not None:
+        return known.memory
+    return calibration.memory or known.memory
+
+
+def _overheads(calibration: Calibration, known: Overheads) -> Overheads:
+    """The host's time with what a step took more of it, or less."""
+    beside = calibration.beside_plan
+    if beside is None or beside.host_s is None:
+        return known
+    return replace(known, step_s=max(known.step_s + beside.host_s, 0.0))
+
+
+def _shares(calibration: Calibration) -> dict[str, float]:
+    """Communication of tp and pp that computation hid; passes over memory between products."""
+    hidden = {f"overlap_{axis}": share for axis, share in calibration.hidden.items()}
+    found: dict[str, float] = {
         name: min(max(hidden[name], 0.0), 1.0)
         for name in ("overlap_tp", "overlap_pp")
         if name in hidden
     }
+    beside = calibration.beside_plan
+    if beside and beside.elementwise is not None:
+        found["elementwise"] = beside.elementwise
+    return found
 
 
 def _evidence(coefficient: Coefficient) -> dict[str, Any]:
