@@ -77,8 +77,14 @@ MADE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "COM902": ({"dp": 8, "ranks_per_host": 4, "network_gbps": 10.0}, {"dp": 4}),
     "COM907": (
         {
-            "dp": 4, "ranks_per_host": 2, "overlap": False, "buckets_per_layer": 100,
-            "hidden": 1024, "ffn": 2816, "heads": 8, "network_gbps": 10.0,
+            "dp": 4,
+            "ranks_per_host": 2,
+            "overlap": False,
+            "buckets_per_layer": 100,
+            "hidden": 1024,
+            "ffn": 2816,
+            "heads": 8,
+            "network_gbps": 10.0,
         },
         {"dp": 4},
     ),

@@ -90,7 +90,7 @@ def _shared_out(
 def _taken(
     left: Mapping[str, float], wanted: Mapping[str, float]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """What a claim gets of what is left, and what then is; of a portion never more than its part."""
+    """What a claim gets of what is left, and what then is: of a portion no more than its part."""
     rest, taken = dict(left), {}
     for name, us in wanted.items():
         parts = {name, _whole(name)}

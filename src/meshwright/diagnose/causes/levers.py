@@ -38,7 +38,7 @@ def lever(
     """
     changes = changes or {}
     known = case.job is not None and not is_elsewhere(case)
-    gain_s = predicted_gain_s(case.job, changes) if case.job and known else None
+    gain_s = _of_this_step_s(case, changes) if known else None
     basis = PREDICTED
     if gain_s is None and free:
         gain_s, basis = replayed_gain_s(case, free), REPLAYED
@@ -49,6 +49,16 @@ def lever(
         gain_s=gain_s,
         basis="" if gain_s is None else basis,
     )
+
+
+def _of_this_step_s(case: Case, changes: Mapping[str, Any]) -> float | None:
+    """The predicted gain; its share of the measured step where that is shorter than the plan's."""
+    gain_s = predicted_gain_s(case.job, changes) if case.job is not None else None
+    if gain_s is None or case.job is None:
+        return None
+    from meshwright.cost.predict import predict
+
+    return gain_s * min(1.0, case.step_us / 1e6 / predict(case.job).step_time_s)
 
 
 def predicted_gain_s(job: Job, changes: Mapping[str, Any]) -> float | None:
