@@ -283,6 +283,6 @@ def test_ctrl_c_ends_the_command_and_its_workers(tmp_path):
 def is_alive(number):
     try:
         os.kill(number, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
         return False
-    return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"

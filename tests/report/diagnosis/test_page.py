@@ -7,6 +7,7 @@ from dataclasses import replace
 import nouns
 
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.page import diagnosis_page
 from meshwright.report.page import plain
 
@@ -33,6 +34,20 @@ def test_a_cause_is_told_with_its_evidence_and_its_lever():
     assert '= plan: micro_batch_size = 2, recompute = "none"' in text
     assert "= gain: up to 45.0 ms of a step, what-if on the critical path" in text
     assert "= confidence: medium (fewer than two steps were traced)" in text
+
+
+def test_guards_that_are_said_of_all_are_not_repeated():
+    found = nouns.diagnosis()
+    said = replace(found, guards=("fewer than two steps were traced",))
+    text = page(said)
+    assert text.count("fewer than two steps were traced") == 1
+    assert "= confidence: medium\n" in text
+
+
+def test_paths_are_cut_at_their_beginning():
+    assert figures.path("/a/" + "b" * 60 + "/rank0.json", 24).endswith("/rank0.json")
+    assert len(figures.path("/a/" + "b" * 60 + "/rank0.json", 24)) == 24
+    assert figures.path("events of a kind", 24) == "events of a kind"
 
 
 def test_waiting_is_told_from_transfer_and_promises_from_measurements():

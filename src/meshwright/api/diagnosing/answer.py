@@ -10,14 +10,13 @@ from meshwright.diagnose.causes.judge import causes
 from meshwright.diagnose.causes.promises import promises
 from meshwright.diagnose.causes.telling import lost_us, principal, step_us, summary
 from meshwright.diagnose.diagnosis import Diagnosis
+from meshwright.report.diagnosis.causes import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from meshwright.diagnose.diagnosis import Evidence
     from meshwright.diagnose.trace.columns import Left
-
-_MISSING = "ranks were traced"  # which `guards` says with the way to mend it
 
 
 def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left]) -> Diagnosis:
@@ -33,6 +32,6 @@ def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left])
         second=second,
         evidence=evidence,
         causes=found,
-        guards=(*guards, *(g for g in case_of(evidence).guards if not g.endswith(_MISSING))),
+        guards=(*guards, *(g for g in case_of(evidence).guards if not g.endswith(MISSING))),
         left=tuple(left),
     )

@@ -8,22 +8,23 @@ from meshwright.base.table import Column, Table, table_of
 from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from meshwright.diagnose.diagnosis import Cause, Lever, Promise, Proof
 
+MISSING = "ranks were traced"  # ends a guard that the answer words with the way to mend it
 _MOST_EVENTS = 3
 
 
-def cause_lines(causes: Sequence[Cause]) -> Iterator[str]:
-    """All causes, numbered, a blank line between them."""
+def cause_lines(causes: Sequence[Cause], *, said: Collection[str] = ()) -> Iterator[str]:
+    """All causes, numbered, a blank line between them; guards that are `said` are not repeated."""
     for number, cause in enumerate(causes, start=1):
         if number > 1:
             yield ""
-        yield from _cause(number, cause)
+        yield from _cause(number, cause, said)
 
 
-def _cause(number: int, cause: Cause) -> Iterator[str]:
+def _cause(number: int, cause: Cause, said: Collection[str]) -> Iterator[str]:
     margin = " " * len(f"{number}. ")
     yield f"{number}. {cause.code} {figures.line(cause.title)}: {cost(cause)}"
     yield margin + figures.line(cause.message)
@@ -32,10 +33,16 @@ def _cause(number: int, cause: Cause) -> Iterator[str]:
     for word, text in lever_words(cause.lever):
         yield f"{margin}= {word}: {figures.line(text)}"
     if cause.confidence != "high":
-        guards = f" ({figures.line('; '.join(cause.guards))})" if cause.guards else ""
+        own = own_guards(cause, said)
+        guards = f" ({figures.line('; '.join(own))})" if own else ""
         yield f"{margin}= confidence: {cause.confidence}{guards}"
     if cause.source:
         yield f"{margin}= source: {figures.line(cause.source)}"
+
+
+def own_guards(cause: Cause, said: Collection[str]) -> list[str]:
+    """What makes this cause less certain, beyond what is said of all that was traced."""
+    return [g for g in cause.guards if g not in said and not g.endswith(MISSING)]
 
 
 def cost(cause: Cause) -> str:

@@ -46,6 +46,14 @@ def name(text: str, longest: int = _LONGEST) -> str:
     return f"{whole[:head]}...{whole[len(whole) - (longest - 3 - head) :]}"
 
 
+def path(text: str, longest: int = _LONGEST) -> str:
+    """A path in one line, cut at its beginning; what is no path is cut as a name."""
+    whole = line(text)
+    if len(whole) <= longest or "/" not in whole:
+        return name(text, longest)
+    return f"...{whole[3 - longest :]}"
+
+
 def kernel(text: str, longest: int = _LONGEST) -> str:
     """The name of a kernel less what many have in common, cut as `name` cuts."""
     for common in _COMMON:

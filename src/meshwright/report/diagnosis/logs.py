@@ -70,7 +70,7 @@ def _worker(one: Worker) -> dict[str, str]:
 def memory_blocks(found: MemorySnapshot) -> Iterator[Block]:
     """The peak by category and by place in the code."""
     yield (
-        f"memory of device {found.device} in {figures.name(found.file)}: at most "
+        f"memory of device {found.device} in {figures.path(found.file)}: at most "
         f"{format_bytes(found.peak_bytes)} allocated, {format_bytes(found.reserved_bytes)} "
         f"reserved then ({100 * found.fragmentation:.1f}% of it unused)"
         + (f"; {plural(found.retries, 'retry')}" if found.retries == 1 else "")
@@ -99,7 +99,7 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
     """What NCCL found, what was set, and what it warns of."""
     hosts = plural(len(found.hosts), "host")
     yield (
-        f"NCCL {figures.line(found.version)} in {figures.name(found.file)}: "
+        f"NCCL {figures.line(found.version)} in {figures.path(found.file)}: "
         f"{plural(len(found.communicators), 'communicator')} on {hosts}, network "
         f"{figures.line(found.network) or 'unknown'}"
     )
@@ -115,7 +115,7 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
 
 def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
     """Plain figures of a run's own metrics."""
-    yield f"metrics of the run in {figures.name(str(found.get('file', 'metrics.jsonl')))}"
+    yield f"metrics of the run in {figures.path(str(found.get('file', 'metrics.jsonl')))}"
     rows = [
         {"name": figures.line(str(key)), "value": _figure(value)}
         for key, value in found.items()

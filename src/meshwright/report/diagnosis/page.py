@@ -82,7 +82,7 @@ def _what_ifs(found: Diagnosis) -> Iterator[Block]:
 
 def _causes(found: Diagnosis) -> Iterator[Block]:
     if found.causes:
-        yield from ("", *cause_lines(found.causes))
+        yield from ("", *cause_lines(found.causes, said=found.guards))
 
 
 def _promises(found: Diagnosis) -> Iterator[Block]:
@@ -110,7 +110,7 @@ def left_table(left: Sequence[Left], *, most: int) -> tuple[Table, int]:
     order = sorted(left, key=lambda one: (-one.time_us, -one.count))
     rows = [
         {
-            "what": figures.name(one.what, 48),
+            "what": figures.path(one.what, 48),
             "count": f"{one.count:,}",
             "time": figures.duration(one.time_us) if one.time_us else "",
             "reason": figures.line(one.reason),

@@ -15,7 +15,7 @@ from meshwright.report.diagnosis.page import left_table
 from meshwright.report.diagnosis.split import split_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from meshwright.diagnose.diagnosis import Cause, Diagnosis, Lever
     from meshwright.diagnose.logs.noun import MemorySnapshot
@@ -102,11 +102,11 @@ def findings(found: Diagnosis) -> Html:
         none = element("p", "No cause is large enough to name.")
         return section("findings", "Findings", none)
     note = "Most of what can be had back first. Times are of one step."
-    cards = (_card(number, cause) for number, cause in enumerate(found.causes, start=1))
+    cards = (_card(n, cause, found.guards) for n, cause in enumerate(found.causes, start=1))
     return section("findings", "Findings", *cards, note=note)
 
 
-def _card(number: int, cause: Cause) -> Html:
+def _card(number: int, cause: Cause, said: Collection[str]) -> Html:
     kind = cause.kind.replace(" ", "-")
     head = element(
         "header",
@@ -125,7 +125,7 @@ def _card(number: int, cause: Cause) -> Html:
         element("p", cause.message),
         element("ul", *proofs),
         _lever(cause.lever),
-        _foot(cause),
+        _foot(cause, said),
         class_="card",
     )
 
@@ -139,9 +139,9 @@ def _lever(lever: Lever) -> Html:
     return element("dl", *rows)
 
 
-def _foot(cause: Cause) -> Html:
+def _foot(cause: Cause, said: Collection[str]) -> Html:
     parts = [f"confidence {cause.confidence}"]
-    parts += cause.guards if cause.confidence != "high" else ()
+    parts += words.own_guards(cause, said) if cause.confidence != "high" else ()
     if cause.source:
         parts.append(f"source: {cause.source}")
     return element("footer", "; ".join(parts))
