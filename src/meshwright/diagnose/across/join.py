@@ -48,7 +48,7 @@ def across(ranks: Sequence[Rank], *, job: Job | None = None) -> Across | None:
     named = named_groups(met, rows, job=job)
     return Across(
         **_totals(rows, waits, met),
-        **_clock_fields(rows, clocks),
+        **_clock_fields(rows, clocks, [r.meta.host for r in met]),
         **_structure(rows, waits, met, named, job),
         collectives=meetings(rows, waits, named.axes),
         group_axes=named.axes,
@@ -111,11 +111,14 @@ def _nameless(rows: Rows) -> Any:
     return np.array([lane.pair is None and lane.size < 0 for lane in rows.lanes], bool)
 
 
-def _clock_fields(rows: Rows, clocks: Clocks) -> dict[str, Any]:
+def _clock_fields(rows: Rows, clocks: Clocks, hosts: Sequence[str]) -> dict[str, Any]:
+    """How clocks were aligned; ranks of one host have one, whatever their collectives end like."""
+    one = not clocks.shifted and len(set(hosts)) == 1 and hosts[0] != ""
+    residual = None if one or clocks.residual_ns is None else clocks.residual_ns / 1000.0
     alone = [n for n, c in zip(rows.ranks, clocks.component, strict=True) if c]
     return {
         "clock_shift_us": microseconds(clocks.shift_ns),
-        "clock_residual_us": None if clocks.residual_ns is None else clocks.residual_ns / 1000.0,
+        "clock_residual_us": residual,
         "unaligned": tuple(alone) if clocks.doubtful else (),
     }
 

@@ -110,7 +110,8 @@ class Across:
     passed_on: tuple[Straggler, ...] = ()  # "upstream": last only because they waited themselves
     partial: int = 0  # of the matched, those whose groups have members without a trace
     clock_shift_us: tuple[float, ...] = ()  # subtracted from each rank's clock
-    clock_residual_us: float | None = None  # 90th percentile of what ends differ by after that
+    # 90th percentile of what ends differ by after that; None on one host, which has one clock
+    clock_residual_us: float | None = None
     unaligned: tuple[int, ...] = ()  # ranks whose clock hangs together with no other's
     links: tuple[LinkRate, ...] = ()
     axes: tuple[AxisTime, ...] = ()
