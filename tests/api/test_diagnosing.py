@@ -78,6 +78,16 @@ def test_only_bad_files_are_an_error_with_every_one_of_them(tmp_path):
     assert all(f.message and f.hint for f in caught.value.findings)
 
 
+def test_a_thousand_bad_files_are_not_a_thousand_errors(tmp_path):
+    paths = [tmp_path / f"{n}.json" for n in range(100)]
+    for path in paths:
+        path.write_text("{")
+    with pytest.raises(InvalidInput) as caught:
+        meshwright.diagnose(paths)
+    assert len(caught.value.findings) == 21
+    assert "80 more files cannot be read" in caught.value.findings[-1].message
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -12,7 +12,7 @@ from meshwright.api.diagnosing.own import own_job
 from meshwright.api.diagnosing.pool import answers
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.base.finding import Finding
-from meshwright.base.words import shown
+from meshwright.base.words import plural, shown
 from meshwright.diagnose.across.axes import group_axes, with_axes
 from meshwright.diagnose.across.join import across
 from meshwright.diagnose.diagnosis import Evidence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from meshwright.diagnose.diagnosis import Diagnosis
     from meshwright.diagnose.rank import Rank
     from meshwright.plan.job import Job
+
+MOST_FINDINGS = 20  # where nothing at all can be read
 
 
 def diagnose(
@@ -58,7 +60,7 @@ def diagnose(
     failed = [_failure(one) for one in read if one.rank is None]
     evidence = _evidence(given, [one.rank for one in read if one.rank is not None], known, failed)
     if _is_empty(evidence):
-        raise InvalidInput([*failed, *map(_seen, given.left)])
+        raise InvalidInput(_few([*failed, *map(_seen, given.left)]))
     left = (*given.left, *map(_left, failed), *_left_of(evidence))
     return answered(evidence, guards=tuple(guards_of(evidence.ranks)), left=merged(left))
 
@@ -124,6 +126,15 @@ def _tried(read: Callable[[Any], Any], path: Any, failed: list[Finding]) -> Any:
         first = str(path if not isinstance(path, tuple) else path[0])
         failed += own or (Finding(message=str(error), file=first, hint=getattr(error, "hint", "")),)
         return None
+
+
+def _few(findings: list[Finding]) -> list[Finding]:
+    """As many findings as anyone reads, and how many more there are."""
+    more = len(findings) - MOST_FINDINGS
+    if more <= 0:
+        return findings
+    rest = Finding(message=f"{plural(more, 'more file')} cannot be read", file=findings[-1].file)
+    return [*findings[:MOST_FINDINGS], rest]
 
 
 def _failure(one: Answer) -> Finding:

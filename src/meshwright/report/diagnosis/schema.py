@@ -50,8 +50,8 @@ _FIELDS = {  # of the record itself
     "left": "tuple[Left, ...]",
 }
 _ABOUT = {
-    "step_us": "The median step as the device lived it, mean over ranks.",
-    "lost_us": "Time of it in which the device did not compute and could have.",
+    "step_us": "The median step as the device lived it, median over ranks.",
+    "lost_us": "Time of it that was no compute, or compute that causes say need not be.",
     "principal": "What most of it is lost to, in one word.",
     "split": "Where a step goes: parts that sum to it.",
     "ranks": "Each trace, accounted for.",

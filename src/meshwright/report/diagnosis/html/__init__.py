@@ -125,7 +125,11 @@ def _ranks() -> Html:
         element("span", "", id="count"),
         class_="controls",
     )
-    canvas = element("div", element("canvas", id="ranks-chart"), class_="scroll")
+    canvas = element(
+        "div",
+        element("canvas", id="ranks-chart", role="img", aria_label="a bar for each rank"),
+        class_="scroll",
+    )
     table = element("div", element("table", id="ranks-table"), class_="scroll")
     more = element("button", "show more", id="more", type="button", hidden="")
     return section(
@@ -143,7 +147,7 @@ def _ranks() -> Html:
 def _timeline(ident: str, title: str, drawn: dict[str, Any] | None, note: str) -> Html:
     if drawn is None:
         return Html("")
-    canvas = element("canvas", id=f"{ident}-chart", tabindex="0")
+    canvas = element("canvas", id=f"{ident}-chart", tabindex="0", role="img", aria_label=title)
     reset = element("button", "whole", id=f"{ident}-reset", type="button")
     legend = element("div", "", id=f"{ident}-legend", class_="legend")
     controls = element("div", legend, reset, class_="controls")
