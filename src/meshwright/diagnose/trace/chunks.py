@@ -29,6 +29,7 @@ TYPES: Mapping[str, Any] = {
     "allocated_bytes": np.int64,
     "reserved_bytes": np.int64,
 }
+_LOOSE = 32  # chunks that are kept as they came
 _TIMES = ("start_ns", "end_ns", "at_ns")
 
 
@@ -38,12 +39,22 @@ class Chunks:
     def __init__(self, *columns: str) -> None:
         self._chunks: dict[str, list[NDArray[Any]]] = {name: [] for name in columns}
         self._start = columns[0]
+        self._loose = 0
         self.outside = 0
 
     def add(self, **columns: NDArray[Any]) -> None:
         """Adds rows; every column is given."""
         for name, chunks in self._chunks.items():
             chunks.append(columns[name].astype(TYPES[name], copy=False))
+        self._loose += 1
+        if self._loose == _LOOSE:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Joins the latest chunks: small ones leave holes in memory that large ones cannot fill."""
+        for chunks in self._chunks.values():
+            chunks[-self._loose :] = [np.concatenate(chunks[-self._loose :])]
+        self._loose = 0
 
     def reach(self) -> tuple[int, int] | None:
         """The first and the last time at which a row starts."""

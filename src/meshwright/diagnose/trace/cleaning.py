@@ -27,13 +27,10 @@ if TYPE_CHECKING:
     from meshwright.diagnose.trace.events import Events
 
 _LONG = 2**63
-_LENIENT = frozenset((Lenient, int, str, float, Decimal, bool, list, type(None)))
 
 
 def cleaned(events: Events) -> tuple[Events, int]:
     """The events with every lenient one cleaned, and how many are no events at all."""
-    if _LENIENT.isdisjoint(map(type, events)):
-        return events, 0
     result: Events = []
     bad = 0
     for event in events:

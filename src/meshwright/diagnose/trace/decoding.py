@@ -31,18 +31,24 @@ class Closed(Malformed):
 class Decoder:
     """Decodes arrays of one file; knows what the file has asked for so far.
 
-    `exact` says that its times have more digits than a float, or are text.
+    `exact` says that its times have more digits than a float, or are text; `lenient` that some of
+    what was decoded since it was last unset needs cleaning.
     """
 
     def __init__(self) -> None:
         self.exact = False
+        self.lenient = False
         self._strict = True
         self._refusals = 0
 
     def decode(self, text: bytes | memoryview) -> Events:
         """The events of `[...]`; raises `Malformed` and its kin."""
         try:
-            return self._quickly(text) or leniently().decode(text)
+            if events := self._quickly(text):
+                return events
+            events = leniently().decode(text)
+            self.lenient = True
+            return events
         except RecursionError:
             raise Malformed from None
         except msgspec.DecodeError as error:

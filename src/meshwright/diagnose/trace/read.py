@@ -82,10 +82,11 @@ def _read_events(window: Window, tables: Tables, told: list[Left]) -> _Count:
     decoder, damage = Decoder(), _Damage()
     events, finished = 0, False
     while not finished and damage.bad + damage.none < _MOST_BAD:
+        decoder.lenient = False
         piece = next_piece(window, decoder, size=PIECE_BYTES)
         if piece is None:
             break
-        good, none = cleaned(piece.events)
+        good, none = cleaned(piece.events) if decoder.lenient else (piece.events, 0)
         try:
             tables.add(good)
         except LostDigits:
