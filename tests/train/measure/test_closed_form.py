@@ -36,8 +36,10 @@ PLANS = [  # family, fields of the plan, micro-batches, global rank
 ]
 
 
-def job_of(family, fields, microbatches):
-    config = tiny_config(family).to_dict()
+def job_of(family, fields, microbatches, **changed):
+    config = tiny_config(family).to_dict() | changed
+    if "num_experts" in changed:
+        config.pop("num_local_experts", None)  # the same under another name
     plan = Plan(**{**STATES, **fields})
     gpu = Gpu(name="any", generation="any", memory_bytes=0, memory_bytes_per_s=0, peak_flops={})
     link = Link(name="any", kind="nvlink", domain=8, bytes_per_s=1, latency_s=1)
@@ -88,3 +90,52 @@ def test_a_deep_model_follows_from_shallow_ones():
     assert [x.measured for x in extended.lines if x.group == "traffic"] == pytest.approx(
         [x.measured for x in whole.lines if x.group == "traffic"]
     )
+
+
+ROUTED = [  # fields of the plan: what a token keeps for every expert, and for those it goes to
+    {"dp": 4},
+    {"dp": 4, "ep": 4},
+    {"dp": 2, "tp": 2},
+]
+
+
+@pytest.mark.parametrize("fields", ROUTED)
+def test_what_a_router_keeps_grows_with_experts_and_choices_as_predicted(fields):
+    def kept(experts, top_k):
+        changed = {"num_experts": experts, "num_experts_per_tok": top_k}
+        job, config = job_of("qwen3_moe", fields, 1, **changed)
+        (found,) = measure_ranks(job, config, [0], extend=False)
+        return next(x for x in found.lines if x.name == "activations")
+
+    few, many, wide = kept(8, 2), kept(32, 2), kept(8, 4)
+    for more in (many, wide):
+        measured, predicted = more.measured - few.measured, more.predicted - few.predicted
+        assert measured > 0
+        assert predicted == pytest.approx(measured, rel=0.1)  # tables of indices
+
+
+MASTERS = {"param_bytes": 2, "grad_bytes": 4, "reduce_bytes": 4, "master_weights": True}
+HELD = [  # fields of the plan, micro-batches: who holds whole gradients, who gathers for a step
+    ({"dp": 4, "zero_stage": 1}, 4),
+    ({"dp": 4, "zero_stage": 2}, 2),
+    ({"dp": 2, "pp": 2, "zero_stage": 2}, 4),
+    ({"dp": 2, "pp": 2, "zero_stage": 3}, 4),
+    ({"dp": 2, "zero_stage": 0}, 2),
+]
+
+
+@pytest.mark.parametrize(("fields", "microbatches"), HELD)
+def test_masters_gradients_and_states_are_where_the_closed_form_has_them(fields, microbatches):
+    job, config = job_of("llama", {**MASTERS, **fields}, microbatches)
+    (found,) = measure_ranks(job, config, [0])
+    lines = {line.name: line for line in found.lines if line.group == "memory"}
+    for name in ("weights", "gradients", "optimizer"):
+        assert lines[name].predicted == pytest.approx(lines[name].measured, rel=0.02), name
+
+
+def test_three_micro_batches_stand_for_many():
+    """ZeRO-1: the middle ones find whole gradients, and leave them."""
+    job, config = job_of("llama", {**MASTERS, "dp": 2, "zero_stage": 1}, 6)
+    (extended,) = measure_ranks(job, config, [0])
+    (whole,) = measure_ranks(job, config, [0], extend=False)
+    assert extended.reading.peaks == pytest.approx(whole.reading.peaks)

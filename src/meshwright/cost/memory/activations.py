@@ -204,7 +204,7 @@ def _experts(ff: Experts, hidden_size: int, shape: Shape, stack: MemoryStack) ->
     inner, product = _inner(ff, routed * ff.intermediate_size / shape.etp, shape, stack)
     saved: Operators = {
         "mlp.input": shape.linear_input * own * hidden_size,
-        "moe.router": stack.router_bytes * own * ff.num_experts,
+        "moe.router": own * (stack.router_bytes * ff.num_experts + stack.route_bytes * ff.top_k),
         "moe.tokens": shape.linear_input * routed * hidden_size,
         "moe.inner": inner,
         "moe.product": product,

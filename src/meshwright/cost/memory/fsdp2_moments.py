@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.cost.memory.fsdp2 import habits_of
+from meshwright.cost.memory.fsdp2 import habits_of, waiting_bytes
 from meshwright.plan.job import num_microbatches, shard_group
 from meshwright.plan.plan import Schedule
 from meshwright.plan.stages import chunks_per_rank
@@ -14,12 +14,13 @@ from meshwright.plan.stages import chunks_per_rank
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from meshwright.cost.memory.handed import Handed
     from meshwright.cost.memory.layer import LayerBytes
     from meshwright.cost.memory.stage import Kept, Parameters
     from meshwright.plan.job import Job
     from meshwright.plan.stages import StageLayers
 
-PASSING = ("update_gradients", "head_gradient", "unit_gradients", "stays")
+PASSING = ("update_gradients", "head_gradient", "unit_gradients", "stays", "waits")
 
 
 def whole_gradients(
@@ -47,23 +48,33 @@ def whole_gradients(
 
 
 def units(
-    job: Job, layers: LayerBytes, stage: StageLayers, parameters: Parameters
+    job: Job,
+    layers: LayerBytes,
+    stage: StageLayers,
+    parameters: Parameters,
+    *,
+    between: Handed,
 ) -> dict[str, Any]:
     """Bytes of FSDP2's units: what is gathered, and gradients before they are reduced or added.
 
-    Norm and head are the root unit, which is reduced at the end of the backward pass.
+    Norm and head are the root unit, which is reduced at the end of the backward pass. A weight
+    gradient that is made apart lies in the products' format until the next input gradient adds it.
     """
     habits, plan, ends = habits_of(job), job.plan, layers.ends
     full = np.where(np.asarray(plan.lora_rank) == 0, 1.0, 0.0)
     head, embedding = stage.head * (ends.head + ends.tied), stage.embedding * ends.embedding
     compute = np.where(habits.wrapped, habits.compute, 0.0)
     rest = (parameters.all[0] - head + parameters.all[1]) * compute
+    mixed = waiting_bytes(habits) > habits.compute
+    trained = (parameters.trained[0] - head - embedding + parameters.trained[1]) * compute
+    apart = np.where(mixed, trained * between.split_share, 0.0)
     blocks = [(b.trained_dense + b.trained_expert) * compute for b in layers.blocks]
     alone, piped = np.asarray(num_microbatches(job)) == 1, np.asarray(plan.pp) > 1
     unreduced = np.where(habits.wrapped, habits.compute, np.where(alone, habits.kept, 0.0))
     layer = _greatest([(b.dense + b.expert) * compute for b in layers.blocks])
     return {
         "stays": np.where(habits.keeps, rest, 0.0),
+        "waits": np.maximum(between.waiting, between.waiting - between.waiting_one + apart),
         "gathered_model": np.where(habits.keeps | piped, rest, 0.0),
         "gathered_layer": np.where(habits.keeps, 0.0, 2 * layer),
         "head_gradient": head * unreduced * full,
@@ -95,7 +106,7 @@ def fsdp2_moments(
     before = before + transients["beside"]
     head_flight = np.where(np.asarray(job.plan.schedule) == int(Schedule.GPIPE), flight, 1.0)
     head = kept.head * head_flight + kept.waiting_loss * (head_flight - 1)
-    held, waits = activations + head, transients["waiting_weights"]
+    held, waits = activations + head, transients["waits"]
     stays = transients["stays"]
     layer = transients["gathered_layer"]
     resident = before + states["resident_gradients"]

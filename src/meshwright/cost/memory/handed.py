@@ -31,16 +31,19 @@ STEADY = 4  # micro-batches per rank from which a schedule repeats itself
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handed:
     """Bytes on one pipeline rank: `buffers` for the run, `kept` per micro-batch in flight beside
-    the blocks' own, `waiting` of the outputs' gradients at the fullest moment."""
+    the blocks' own, `waiting` of the outputs' gradients at the fullest moment, `waiting_one` those
+    of one micro-batch. `split_share` is the share of the blocks whose backward pass is split."""
 
     buffers: Any
     kept: Any
     waiting: Any
+    waiting_one: Any = 0.0
+    split_share: Any = 0.0
 
 
 def handed(job: Job, layers: LayerBytes, stage: StageLayers, rank: Any) -> Handed:
     """What pipeline rank `rank` keeps of tensors between stages."""
-    plan, one = job.plan, layers.ends.hand_over
+    plan, tensor = job.plan, layers.ends.hand_over
     piped = np.asarray(plan.pp) > 1
     chunks = chunks_per_rank(plan)
     receives = np.where(piped, chunks - stage.embedding, 0)
@@ -50,11 +53,14 @@ def handed(job: Job, layers: LayerBytes, stage: StageLayers, rank: Any) -> Hande
     tensors = receives * np.where(split, 2, 1) + sends - np.where(turn & split, 1, 0)
     full = np.asarray(plan.recompute) == int(Recompute.FULL)
     outputs = [b.outputs * n for b, n in zip(layers.blocks, stage.counts, strict=True)]
-    share = np.where(chunks > 0, (chunks - stage.embedding) / chunks, 0.0)
+    share = np.where(piped & split, (chunks - stage.embedding) / np.maximum(chunks, 1), 0.0)
+    one = share * sum(outputs)
     return Handed(
-        buffers=num_microbatches(job) * tensors * one,
-        kept=(sends - np.where(full, receives, 0)) * one,  # a received input is in its buffer
-        waiting=np.where(piped & split, waiting_weights(job, rank) * share * sum(outputs), 0.0),
+        buffers=num_microbatches(job) * tensors * tensor,
+        kept=(sends - np.where(full, receives, 0)) * tensor,  # a received input is in its buffer
+        waiting=waiting_weights(job, rank) * one,
+        waiting_one=one,
+        split_share=share,
     )
 
 

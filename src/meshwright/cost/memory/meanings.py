@@ -114,7 +114,10 @@ MEMORY: dict[str, Meaning] = {
     "activations.mlp.product": _exact(
         "tokens * intermediate / tp * input_bytes: what the down projection reads", KORTHIKANTI
     ),
-    "activations.moe.router": _exact("8 B * tokens / cut * experts: logits, probabilities", STACK),
+    "activations.moe.router": _stack(
+        "tokens / cut * (bytes * experts + bytes * top_k): logits and probabilities (8 B, or 4 B "
+        "where the logits are not kept), routes"
+    ),
     "activations.moe.tokens": _exact(
         "tokens / cut * top_k * etp * hidden * input_bytes: tokens at the experts, balanced",
         "arXiv 2006.16668 (GShard), section 3",

@@ -56,7 +56,8 @@ class MemoryStack:
     outputs until their backward pass, and what waiting weight gradients read
     (torch.distributed.pipelining; `cost.memory.handed`). `context_copies`: context parallelism
     keeps gathered keys and values, and outputs on both sides of an exchange. `router_bytes` per
-    token and expert of logits and probabilities.
+    token and expert of logits and probabilities, `route_bytes` per token and chosen expert of
+    their numbers, weights and order.
 
     `sequence_buffers`: hidden states of the whole sequence that sequence parallelism holds beside
     the activations (gather buffers). `prefetch_layers`: layers gathered beside the current one
@@ -92,6 +93,7 @@ class MemoryStack:
     pipeline_buffers: bool = False
     context_copies: bool = False
     router_bytes: float = 8.0
+    route_bytes: float = 0.0
     sequence_buffers: float = 1.0
     prefetch_layers: float = 1.0
     workspace_gib: float = 0.2

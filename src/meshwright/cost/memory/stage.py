@@ -143,7 +143,7 @@ def stage_memory_of(
             parameters.weighed(rates.waiting),
             first_reduced=greatest(ends) * rates.gradient[0],
         )
-        transients |= units(job, layers, stage, parameters)
+        transients |= units(job, layers, stage, parameters, between=between)
     moments = passes(job, states, kept, transients, flight=flight, activations=activations)
     offloaded = flight * kept.blocks - activations
     hosted = parameters.weighed(rates.hosted) + offloaded
