@@ -25,7 +25,8 @@ OPERATORS = (
 )
 SHARES = (  # of cost's HardwareFit ("scale_out") and Stack, as traces of a run show them
     *("scale_out", "overlap_tp", "overlap_pp"),
-    *("tp_rate", "dp_rate", "ep_rate", "p2p_rate", "elementwise"),
+    *("tp_rate", "dp_rate", "ep_rate", "p2p_rate"),
+    *("elementwise", "optimizer", "step_s"),
 )
 
 

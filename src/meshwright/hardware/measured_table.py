@@ -23,7 +23,7 @@ A table from traces knows a part of that only, and says so:
 
     partial = true                  what is absent stays as the catalogue and the fits have it
     [measured.shares]               scale_out, overlap_tp, overlap_pp, tp_rate, dp_rate, ep_rate,
-                                    p2p_rate, elementwise in place of the fitted ones
+                                    p2p_rate, elementwise, optimizer, step_s: in place of the fits
     [[measured.evidence]]           what, points, spread, confidence, source of each figure
 
 Shares (`rate`, `memory`) are of the rates in [gpu] and [[links]]; every other key is explained

@@ -57,14 +57,15 @@ class Transfer:
 class BesidePlan:
     """What was measured over what the plan's prediction has, where both are known.
 
-    `between` is the ratio of all kernels that are neither products nor attention, `elementwise` the
-    stack's passes over memory that give it; `host_s` is what the host of a run on CPUs takes more
-    in a step, between its operators.
+    `between` is the ratio of the kernels that are neither products, attention nor the optimizer's,
+    `update` that of the optimizer; `host_s` is what the device waits longer for the host in a step
+    (on CPUs: what lies between operators). `stack` has the same as values of the software stack.
     """
 
     between: float | None = None
-    elementwise: float | None = None
+    update: float | None = None
     host_s: float | None = None
+    stack: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,13 +102,18 @@ def _curves(calibration: Calibration, cluster: Cluster) -> Curves:
 def _pieces(calibration: Calibration, known: Curves) -> dict[str, Piece]:
     """The pieces that were timed one by one, as much slower as all of them were in the run."""
     beside = calibration.beside_plan
-    ratio = beside.between if beside and beside.between else 1.0
+    between = (beside.between if beside else None) or 1.0
+    update = (beside.update if beside else None) or 1.0
 
-    def slower(curve: OperatorCurve) -> OperatorCurve:
+    def slower(curve: OperatorCurve, ratio: float) -> OperatorCurve:
         return replace(curve, seconds=tuple(s * ratio for s in curve.seconds))
 
+    ratios = {name: update if name == "update" else between for name in known.pieces}
     return {
-        name: Piece(forward=slower(piece.forward), backward=slower(piece.backward))
+        name: Piece(
+            forward=slower(piece.forward, ratios[name]),
+            backward=slower(piece.backward, ratios[name]),
+        )
         for name, piece in known.pieces.items()
     }
 
@@ -137,10 +142,7 @@ def _shares(calibration: Calibration) -> dict[str, float]:
         for name in ("overlap_tp", "overlap_pp")
         if name in hidden
     }
-    beside = calibration.beside_plan
-    if beside and beside.elementwise is not None:
-        found["elementwise"] = beside.elementwise
-    return found
+    return found | dict(calibration.beside_plan.stack if calibration.beside_plan else {})
 
 
 def _evidence(coefficient: Coefficient) -> dict[str, Any]:

@@ -28,6 +28,7 @@ REST = (
     "copy_layout",
     "reduce",
     "embedding",
+    "triton",
     "optimizer",
     "sort_scan",
     "pool",
