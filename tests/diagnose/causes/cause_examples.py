@@ -18,6 +18,7 @@ from built_evidence import (
     evidence,
     job,
     job_of_ranks,
+    matmuls,
     nccl,
     pipeline,
     rank,
@@ -170,6 +171,10 @@ BUILT: dict[str, tuple[Any, Any]] = {
         lambda: of(facts={"unfused_norm_us": 0}),
     ),
     "MOD911": (lambda: of(facts={"loss_us": 20_000}), lambda: of(facts={"loss_us": 3_000})),
+    "MOD912": (
+        lambda: of(gemm=matmuls((8192, 4096, 4096, 600.0), (64, 4096, 4096, 60.0))),
+        lambda: of(gemm=matmuls((8192, 4096, 4096, 600.0), (4096, 4096, 4096, 580.0))),
+    ),
     "MOD920": (
         lambda: evidence(
             rank(classes={"gemm": 0.4, "elementwise": 0.6}, steps=(30e6,) * STEPS), job=job()

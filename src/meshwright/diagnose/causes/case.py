@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from meshwright.plan.job import Job
 
 LATE = ("idle_host_late_launch", "idle_launch_latency")
-UNTOLD = ("compute", "idle_tail_after_last_kernel", "idle_back_to_back_under_5us")
+TAIL = "idle_tail_after_last_kernel"
+UNTOLD = ("compute", TAIL, "idle_back_to_back_under_5us")
 BY_METRICS = {  # part of a step -> its share in metrics.jsonl
     "idle_dataloader": "data_wait_share",
     "idle_checkpoint": "save_share",
@@ -173,6 +174,8 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
         found.append("fewer than two steps were traced")
     if any(r.meta.with_stack or r.meta.profile_memory for r in ranks):
         found.append("the profiler itself slowed the host (stacks or memory were recorded)")
+    if max(part_share(r.attribution, TAIL) for r in ranks if r.attribution) > LONG_TAIL:
+        found.append("stopping the profiler lengthened the last step")
     world = max((r.world_size or 1 for r in ranks), default=1)
     if world > len(ranks):
         found.append(f"{len(ranks)} of {world} ranks were traced")
@@ -183,6 +186,7 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
+LONG_TAIL = 0.05  # of the window
 CLOCKS_APART_US = 100.0  # collectives worth a look last longer
 
 

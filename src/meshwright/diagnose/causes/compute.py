@@ -71,7 +71,7 @@ def compute_bound(case: Case) -> Found | None:
     "Matrix products reach less than the device usually does",
     kind=COMPUTE,
     source="docs/concepts/time.md: measured kernel tables; NVIDIA matmul background guide",
-    said_by=("CMP903", "CMP904", "CMP906"),
+    said_by=("CMP903", "CMP904", "CMP906", "MOD912"),
     planned=True,
     needs=("device",),
 )

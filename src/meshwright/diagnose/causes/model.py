@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from meshwright.base.pattern import pattern
 from meshwright.base.units import GIB
 from meshwright.diagnose.causes.case import LATE, calls_a_step, class_us, fact_us, largest
 from meshwright.diagnose.causes.levers import changed_job, lever
+from meshwright.diagnose.causes.products import few_rows_us
 from meshwright.diagnose.causes.proofs import of_kernels, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
 
@@ -329,5 +330,41 @@ def unfused_loss(case: Case) -> Found | None:
             changes={"loss_parallel": True} if split else {"fused_loss": True},
         ),
         takes_us={"compute": FUSED * us},
+        confidence="medium",
+    )
+
+
+@cause(
+    "MOD912",
+    "Matrix products of few rows",
+    kind=MODEL,
+    source="NVIDIA matmul background guide: tile quantization; MegaBlocks (arXiv 2211.15841)",
+    needs=("device",),
+)
+def few_rows(case: Case) -> Found | None:
+    """Products have so few rows (tokens of an expert, a tiny micro-batch) that one tile holds them.
+
+    Shown by: recorded shapes with a side of at most 128 below half of the rate of the trace's large
+    products. Costs: the difference to that rate, at most.
+    Do: a larger micro-batch, experts' products in one kernel (grouped_gemm), a smaller tp or ep.
+    """
+    us, worst = few_rows_us(case)
+    if worst is None or case.of_step(us) < WORTH:
+        return None
+    plan = case.job.plan if case.job else None
+    change: dict[str, Any] = {"workload.runtime.grouped_gemm": True}
+    if plan is not None and int(plan.ep) == 1:
+        change = {"micro_batch_size": 2 * int(plan.micro_batch_size)}
+    shape = f"{worst.m} x {worst.n} x {worst.k}"
+    return Found(
+        message=f"Products of few rows take {time(us)} of each step more than large ones would.",
+        proofs=(
+            of_ranks(f"{worst.count} x {worst.op} {shape}: {worst.tflops:.0f} TFLOP/s", ()),
+            of_kernels(case, "gemm"),
+        ),
+        lever=lever(
+            case, "a larger micro-batch, or experts' products in one kernel", changes=change
+        ),
+        takes_us={"compute": us},
         confidence="medium",
     )

@@ -51,7 +51,7 @@ def _words(promise: Promise) -> str:
     kind="compute resources",
     source=_BASIS,
     needs=("ranks", "job"),
-    said_by=("CMP902", "CMP903", "CMP904", "CMP906", "MOD903", "MOD908"),
+    said_by=("CMP902", "CMP903", "CMP904", "CMP906", "MOD903", "MOD908", "MOD912"),
 )
 def products_over_plan(case: Case) -> Found | None:
     """The kernels that the plan knows best take at least 1.15 times what it predicts.

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 BELOW = 0.6  # of the usual rate: tables of two libraries differ by some 20 %
 ALIGNED = 8  # elements of 16 bits: tensor cores read 16 bytes at once
 UNFUSED = 0.05  # of the step: MOD903 speaks of attention's products
+FEW_ROWS = 128  # of a product: one tile; below it most of the device has nothing to do
+FEW_REACH = 0.5  # of the rate of the trace's large products
 LARGE = 64  # a dimension below it is small by nature (a batch, a head), not misaligned
 PRECISIONS = {"bfloat16": "bf16", "half": "fp16", "float16": "fp16", "float": "fp32"}
 
@@ -105,6 +107,20 @@ def _a_step(case: Case, rank: Rank) -> float:
     span = rank.gpu_span.window_us if rank.gpu_span else 0.0
     window = rank.attribution.window_us if rank.attribution else 0.0
     return case.step_us / max(span, window) if max(span, window) else 0.0
+
+
+def few_rows_us(case: Case) -> tuple[float, MatmulShape | None]:
+    """Time of a step that products of few rows would save at the rate of large ones; the worst."""
+    rank = next((r for r in case.ranks if r.gemm and r.gemm.shapes), None)
+    if rank is None or rank.gemm is None:
+        return 0.0, None
+    shapes = _judged(case, rank.gemm)
+    usual = median([s.tflops for s in shapes if min(s.m, s.n, s.k) > FEW_ROWS] or [0.0])
+    few = [s for s in shapes if min(s.m, s.n) <= FEW_ROWS and s.tflops < FEW_REACH * usual]
+    if not few or not usual:
+        return 0.0, None
+    saved = sum(s.kernel_us * (1 - s.tflops / usual) for s in few)
+    return saved * _a_step(case, rank), max(few, key=lambda s: s.kernel_us)
 
 
 def is_misaligned(shape: MatmulShape) -> bool:
