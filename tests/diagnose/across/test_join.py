@@ -101,3 +101,23 @@ def test_groups_of_equal_members_stay_apart():
     found = across(play(Job(world=2, groups=twice, steps=program * 2)))
     assert found.matched == 4
     assert [(m.group, m.last_rank) for m in found.collectives] == [("a", 1), ("b", 0)] * 2
+
+
+def test_hosts_that_share_no_collective_are_told_and_not_guessed():
+    groups = {"a": (0, 1), "b": (2, 3)}
+    program = [[[compute(100.0 + 10 * r), meet("ab"[r // 2])] for r in range(4)]] * 4
+    hosts = {0: "a", 1: "a", 2: "b", 3: "b"}
+    shift = {2: 5_000.0, 3: 5_000.0}
+    found = across(play(Job(world=4, groups=groups, steps=program, hosts=hosts, shift_us=shift)))
+    assert found.unaligned == (2, 3)
+    assert "not aligned" in found.left[0].what
+    np.testing.assert_allclose(found.wait_us_by_rank, (40.0, 0.0, 40.0, 0.0), atol=1.0)
+
+
+def test_files_that_count_from_their_own_beginning():
+    """Hours between clocks, and no host is named."""
+    shift = {r: 3.6e9 * r for r in range(16)}
+    found = across(play(regular(slow=(5,), shift_us=shift, jitter_us=2.0)))
+    assert found.clock_shift_us[9] - found.clock_shift_us[0] == pytest.approx(9 * 3.6e9, abs=5.0)
+    assert found.wait_us_by_rank[6] == pytest.approx(9000.0, abs=60.0)
+    assert found.straggler_rank == 5
