@@ -156,18 +156,8 @@ def slow_host_rank(case: Case) -> Found | None:
     kind="communication",
     source="pytorch#71303; vllm#52777: waiting in all-reduce is no communication",
     needs=("across",),
-    said_by=(
-        "CMP905",
-        "CMP916",
-        "DAT909",
-        "HST907",
-        "HST912",
-        "MOD904",
-        "MOD905",
-        "MOD906",
-        "MOD907",
-        "DAT906",
-    ),
+    said_by=("MOD904", "MOD905", "MOD906"),
+    same_as=("CMP905", "CMP916", "DAT909", "HST907", "HST912", "MOD907", "DAT906"),
 )
 def waiting_in_collectives(case: Case) -> Found | None:
     """Most of the time in collectives is waiting for whoever comes last.
