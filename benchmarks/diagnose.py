@@ -250,7 +250,7 @@ def _beside(name: str, theirs: list[Run], mine: dict[str, Run], large: str) -> I
 def verdicts(runs: list[Run], large: str, ranks: tuple[Run, float] | None) -> Iterator[Verdict]:
     """Each target beside what was measured."""
     mine = {run.trace: run for run in runs if run.program == OURS and not run.failed}
-    for name in PEERS:
+    for name in PEERS if mine else ():
         theirs = [r for r in runs if r.program == name and r.trace in mine and not r.failed]
         yield from _beside(name, [r for r in theirs if r.json_mb >= SMALL_MB], mine, large)
     if large in mine:
