@@ -12,6 +12,9 @@ is a plain PyTorch loop, on two ranks with FSDP2 by hand; `bare` is forward, bac
 of the same model alone, so that the others less it are overhead. Losses must be those of the
 reference. meshwright is its real loop: feeding, agreement, beats, metrics, guard, all of it.
 
+`--quick` is three rounds of two rows without accelerate and `bare` on two processes: a look within
+a minute, noisier than the figures that count.
+
 Start-up is from the command to the end of the first step in cold processes: `meshwright train`
 (three processes at least) against the scripts. Exit status 1 when a figure misses its target.
 """
@@ -86,6 +89,7 @@ TWO_PROCESSES = {
     "transformers": ["train_transformers.py"],
     BARE: ["train_plain.py", "bare"],
 }
+LEFT_OUT_QUICKLY = {"two processes": ("accelerate", BARE)}  # where a quick run has no time for all
 PEERS_BY_PROCESSES = {"one process": (1, ONE_PROCESS), "two processes": (2, TWO_PROCESSES)}
 
 
@@ -270,6 +274,7 @@ class Setting:
     starts: int
     threads: int
     processes: int
+    left_out: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def compete(
@@ -383,7 +388,9 @@ def measure(asked: Setting, only: set[str]) -> dict[str, Any]:
         for where, (ranks, peers) in PEERS_BY_PROCESSES.items():
             if asked.processes in (0, ranks):
                 folder_of_case = folder / str(ranks)
-                found[where] = compete(folder_of_case, peers, ranks=ranks, asked=asked, only=only)
+                left_out = () if only else asked.left_out.get(where, ())
+                some = {name: peer for name, peer in peers.items() if name not in left_out}
+                found[where] = compete(folder_of_case, some, ranks=ranks, asked=asked, only=only)
         if asked.processes != 2:
             found["meshwright train"] = command_starts(folder / "1", asked)
     return found
@@ -439,7 +446,9 @@ def show(found: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer rounds of fewer rows")
+    parser.add_argument(
+        "--quick", action="store_true", help="three rounds of two rows, fewer peers"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--rounds", type=int, help="turns of each contender")
     parser.add_argument("--threads", type=int, default=0, help="of a process; else cores/processes")
@@ -448,7 +457,7 @@ def main() -> int:
     asked = parser.parse_args()
     given = {"threads": asked.threads, "processes": asked.processes}
     setting = (
-        Setting(rows=2, rounds=5, steps=2, starts=1, **given)
+        Setting(rows=2, rounds=3, steps=2, starts=1, left_out=LEFT_OUT_QUICKLY, **given)
         if asked.quick
         else Setting(rows=4, rounds=15, steps=4, starts=3, **given)
     )
