@@ -39,8 +39,8 @@ def make_trace(source: Path, target: Path, *, copies: int) -> int:
     return target.stat().st_size
 
 
-def _split(body: bytes) -> tuple[list[bytes], list[tuple[int, int, bytes]]]:
-    """The text around shifted numbers, and of each its value, step and decimals."""
+def _split(body: bytes) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """The text around shifted numbers, and of each its value and step."""
     found = list(_SHIFTED.finditer(body))
     spans: dict[bytes, tuple[int, int]] = {}
     for key in {m[1] for m in found}:
@@ -54,12 +54,12 @@ def _split(body: bytes) -> tuple[list[bytes], list[tuple[int, int, bytes]]]:
     ends = [0, *(m.start(2) for m in found)]
     pieces = [body[a:b] for a, b in zip([0, *(m.end(2) for m in found)], ends[1:], strict=False)]
     pieces.append(body[found[-1].end(2) :])
-    return pieces, [(int(m[2]), step[m[1]], b"") for m in found]
+    return pieces, [(int(m[2]), step[m[1]]) for m in found]
 
 
-def _shifted(pieces: list[bytes], shifts: list[tuple[int, int, bytes]], copy: int) -> bytes:
+def _shifted(pieces: list[bytes], shifts: list[tuple[int, int]], copy: int) -> bytes:
     result = []
-    for piece, (value, step, _) in zip(pieces, shifts, strict=False):
+    for piece, (value, step) in zip(pieces, shifts, strict=False):
         result.append(piece)
         result.append(b"%d" % (value + copy * step))
     result.append(pieces[-1])
