@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-PIECE_BYTES = 1 << 20
+PIECE_BYTES = 1 << 19  # with the events that it holds, what a core's cache holds
 LIMIT_BYTES = 16 << 30
 RATIO = 200  # inflated bytes to a compressed one; real traces have 8 to 40
 RATIO_FROM_BYTES = 256 << 20  # below this, any ratio is harmless
