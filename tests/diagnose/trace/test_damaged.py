@@ -128,6 +128,7 @@ def test_a_name_keeps_what_looks_like_a_number(tmp_path):
         (lambda e: {k: v for k, v in e.items() if k != "ts"}, "events without a readable start"),
         (lambda e: e | {"ts": None}, "events without a readable start"),
         (lambda e: e | {"ts": 1e300}, "events without a readable start"),
+        (lambda e: e | {"ts": 10**400}, "events without a readable start"),
         (lambda e: e | {"ts": [1]}, "events without a readable start"),
         (lambda e: e | {"ts": "soon"}, "events without a readable start"),
     ],
@@ -141,6 +142,17 @@ def test_times_that_cannot_be_are_counted_and_left_out(change, what, tmp_path):
     whole = traced(tmp_path, TEXT)
     tables = [len(t.device) + len(t.calls) + len(t.operators) for t in (whole, trace)]
     assert tables[0] - tables[1] in (timed(15), timed(15) - 1)  # a short frame is in no table
+
+
+def test_exponents_beyond_all_bounds(tmp_path):
+    text = TEXT.replace(
+        '"ph": "M"', '"ph": "M", "a": 1, "ts": 1e99999999999999999999, "dur": -1e999'
+    )
+    assert len(traced(tmp_path, text).device) == KERNELS
+    text = TEXT.replace('"dur": 12.345', '"dur": 1e99999999999999999999')
+    trace = traced(tmp_path, text)
+    assert len(trace.device) == 1
+    assert whats(trace) == ["events without a readable duration"]
 
 
 def test_an_event_of_another_age_is_left_out(tmp_path):

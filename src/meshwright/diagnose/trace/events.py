@@ -7,7 +7,7 @@ takes any value anywhere, and `cleaning` makes of it what the quick one would ha
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import cache, reduce
 from operator import or_
 from typing import Annotated, Any
@@ -148,4 +148,12 @@ def quick_decoder(*, exact: bool, strict: bool = True) -> msgspec.json.Decoder[E
 def leniently() -> msgspec.json.Decoder[Events]:
     """A decoder of lists of `Lenient`, and of whatever else stands among events."""
     kinds: Any = Lenient | int | str | float | bool | list[Any] | None
-    return msgspec.json.Decoder(list[kinds], float_hook=Decimal)
+    return msgspec.json.Decoder(list[kinds], float_hook=_number)
+
+
+def _number(text: str) -> Decimal | None:
+    """A number with all its digits; none where its exponent has too many."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return None
