@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from cause_examples import BUILT, MADE, failing, healthy, made
+from cause_examples import BUILT, LATE, LATENCY, MADE, failing, healthy, made, of
 
 from meshwright.diagnose.causes import causes
 from meshwright.diagnose.causes.case import case_of
@@ -125,3 +125,19 @@ def test_facts_that_rules_read_are_named_ones() -> None:
             used = set(wanted.findall(text.read()))
         assert used <= {*FACTS, *FURTHER}, path
     assert case_module.fact_us(case_module.case_of(made()), "no_such_fact") is None
+
+
+@pytest.mark.parametrize(
+    ("long_gap_us", "code"), [(0.0, "MOD901"), (8_000.0, "MOD901"), (15_000.0, "HST908")]
+)
+def test_a_few_long_gaps_are_no_small_kernels(long_gap_us: float, code: str) -> None:
+    facts = {"median_kernel_us": 5.0, "long_gap_us": long_gap_us}
+    found = codes(causes(of({LATE: 0.2}, facts=facts)))
+    assert found & {"MOD901", "HST908"} == {code}
+
+
+@pytest.mark.parametrize(("part", "said"), [(LATE, "its host"), (LATENCY, "was launched")])
+def test_long_gaps_before_and_after_a_launch_differ(part: str, said: str) -> None:
+    facts = {"median_kernel_us": 5.0, "long_gap_us": 18_000.0}
+    cause = next(c for c in causes(of({part: 0.2}, facts=facts)) if c.code == "HST908")
+    assert said in cause.message

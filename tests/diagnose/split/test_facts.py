@@ -122,6 +122,15 @@ def test_a_wait_that_begins_when_all_is_done_holds_nothing_up() -> None:
     assert facts(rows)["sync_idle_us"] == 0
 
 
+def test_long_gaps_behind_launches_are_told_apart() -> None:
+    rows = Rows()
+    rows.launched(0, 10, 20)
+    rows.launched(500, 800, 900)  # 780 us: an operator or two may take that
+    rows.launched(1500, 3000, 3100)  # 600 us until it is launched, 1500 until it starts
+    rows.launched(3050, 4500, 4600)  # launched in time: the gap is the device's own
+    assert facts(rows)["long_gap_us"] == 2100
+
+
 def test_attention_in_parts_is_softmax_with_its_batched_products() -> None:
     rows = Rows()
     for n, (name, op) in enumerate(

@@ -32,6 +32,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "that ended in the gap or began in the work before it",
         "malloc_calls": "cudaMalloc, hipMalloc and their like (a count)",
         "free_calls": "cudaFree, hipFree and their like (a count)",
+        "long_gap_us": "of idle late launch and latency: gaps of more than a millisecond each",
         "optimizer_kernels": "kernels launched inside Optimizer.step (a count)",
         "optimizer_device_us": "device time of these kernels (union)",
         "optimizer_idle_us": "idle in Optimizer.step",

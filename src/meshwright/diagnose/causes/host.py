@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us
 from meshwright.diagnose.causes.levers import lever
-from meshwright.diagnose.causes.model import SMALL_KERNEL_US, late_us, usual_kernel_us
+from meshwright.diagnose.causes.model import SMALL_KERNEL_US, in_few_gaps, late_us, usual_kernel_us
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
 
@@ -18,6 +18,17 @@ LATE_SHARE = 0.1
 WORTH = 0.03
 UNKNOWN = "idle_unknown_launch_not_in_trace"
 UNFIT_SHARE = 0.1
+
+
+_LATE_HOST = (
+    "The device waits {} of each step for its host.",
+    "find what the host does between launches: profile with_stack over a few steps",
+)
+_SLOW_START = (
+    "The device idles {} of each step, most of it after the next kernel was launched.",
+    "trace after more warm-up steps: first launches load code and upload graphs; then look at what "
+    "the kernels after the longest gaps wait for",
+)
 
 
 @cause(
@@ -40,23 +51,24 @@ UNFIT_SHARE = 0.1
     needs=("device",),
 )
 def late_host(case: Case) -> Found | None:
-    """The device waits for its next kernel although kernels are long enough to hide launches.
+    """The device waits for its next kernel longer than launching kernels takes.
 
     Shown by: idle gaps that end with a kernel launched after the gap began, and a median kernel
-    above 20 us. Something on the host takes long between launches: Python code, locks, logging, a
-    busy CPU. Do: profile the host with stacks; bind to the GPU's NUMA node; move work off the loop.
+    above 20 us, or most of that time in gaps of over a millisecond. Something on the host takes
+    long between launches: Python code, locks, logging, a busy CPU; where kernels were launched in
+    time and start late, their code is loaded first, or they wait for what was not traced.
+    Do: profile the host with stacks; bind to the GPU's NUMA node; move work off the loop.
     """
-    kernel_us = usual_kernel_us(case)
-    if case.share(*LATE) < LATE_SHARE or (kernel_us is not None and kernel_us <= SMALL_KERNEL_US):
+    kernel_us, few = usual_kernel_us(case), in_few_gaps(case)
+    small = kernel_us is not None and kernel_us <= SMALL_KERNEL_US and not few
+    if case.share(*LATE) < LATE_SHARE or small:
         return None
+    slow = case.part_us(LATE[1]) > 0.5 * late_us(case)
+    said, text = _SLOW_START if slow and few else _LATE_HOST
     return Found(
-        message=f"The device waits {time(late_us(case))} of each step for its host.",
+        message=said.format(time(late_us(case))),
         proofs=(of_parts(case, *LATE, what="launches come late"),),
-        lever=lever(
-            case,
-            "find what the host does between launches: profile with_stack over a few steps",
-            free="host_launch",
-        ),
+        lever=lever(case, text, free="host_launch"),
         takes_us={name: case.part_us(name) for name in LATE},
         confidence="medium",
     )

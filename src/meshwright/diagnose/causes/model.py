@@ -38,6 +38,11 @@ def late_us(case: Case) -> float:
     return case.part_us(*LATE)
 
 
+def in_few_gaps(case: Case) -> bool:
+    """Whether most of that time is gaps of over a millisecond: launching is not that slow."""
+    return (fact_us(case, "long_gap_us") or 0.0) > 0.5 * late_us(case)
+
+
 def usual_kernel_us(case: Case) -> float | None:
     """Median length of the kernels of the slowest-fed rank; their mean where no median is known."""
     medians = [r.facts["median_kernel_us"] for r in case.ranks if "median_kernel_us" in r.facts]
@@ -61,11 +66,14 @@ def small_kernels(case: Case) -> Found | None:
     """The host cannot launch kernels as fast as the device finishes them.
 
     Shown by: idle gaps that end with a kernel whose launch began after the gap did, or was on its
-    way, and kernels of no more than some 20 microseconds. Costs: these gaps.
+    way, most of them shorter than a millisecond, and kernels of no more than some 20 microseconds.
+    Costs: these gaps.
     Do: CUDA graphs, torch.compile, fused optimizer and norms, a larger micro-batch.
     """
     kernel_us = usual_kernel_us(case)
-    if case.share(*LATE) < LATE_SHARE or kernel_us is None or kernel_us > SMALL_KERNEL_US:
+    if kernel_us is None or kernel_us > SMALL_KERNEL_US or in_few_gaps(case):
+        return None
+    if case.share(*LATE) < LATE_SHARE:
         return None
     launched = calls_a_step(case, "kernels")
     many = f"{launched:,.0f} kernels a step, " if launched else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from meshwright.diagnose.split.attribution import DATALOADER
 from meshwright.diagnose.split.idle import DEPENDENCY, LATE, LATENCY, SHORT, next_launches
-from meshwright.diagnose.split.intervals import Spans, clip, intersect, total
+from meshwright.diagnose.split.intervals import Spans, clip, intersect, merged, total
 from meshwright.diagnose.split.work import names_like
 from meshwright.diagnose.trace.columns import Host
 
@@ -35,7 +35,18 @@ def waiting_facts(view: View) -> dict[str, float]:
     if "preprocess" in view.host.phases:
         preparing = intersect(view.idle[LATE], view.host.phases["preprocess"])
         found["preprocess_us"] = total(preparing) / 1000
+    found["long_gap_us"] = _long_gaps_ns(view) / 1000
     return found | _loading(view) | _syncs(view) | _allocating(view) | _graphs(view) | _calls(view)
+
+
+LONG_GAP_NS = 1_000_000  # launching a kernel, or the few that an operator needs, takes far less
+
+
+def _long_gaps_ns(view: View) -> int:
+    """Idle time behind late and slow launches in gaps longer than launching takes."""
+    gaps = merged(view.idle[LATE], view.idle[LATENCY])
+    length = gaps.end - gaps.start
+    return int(length[length > LONG_GAP_NS].sum())
 
 
 def _loading(view: View) -> dict[str, float]:
