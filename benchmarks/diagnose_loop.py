@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RANKS, LIMIT = 2, 0.15
+COMMAND = (sys.executable, "-m", "meshwright")
 PROFILED = (4, 7)  # steps
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -49,8 +51,7 @@ CONFIG = {
 PLAN = """[model]
 {model}
 [cluster]
-gpu = "H100:{ranks}"
-nodes = 1
+path = "{machine}"
 [workload]
 seq_len = 256
 global_batch = {batch}
@@ -142,7 +143,7 @@ def faults() -> list[Fault]:
     ]
 
 
-def spec_of(fault: Fault, folder: Path, *, steps: int) -> Spec:
+def spec_of(fault: Fault, folder: Path, *, machine: Path, steps: int) -> Spec:
     """The run of a fault."""
     model = "\n".join(f"{key} = {json.dumps(value)}" for key, value in CONFIG.items())
     run = Run(
@@ -153,16 +154,16 @@ def spec_of(fault: Fault, folder: Path, *, steps: int) -> Spec:
         telling=Telling(every_steps=1000, profile=PROFILED),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    text = PLAN.format(model=model, ranks=RANKS, plan=fault.plan, batch=fault.batch)
+    text = PLAN.format(model=model, machine=machine, plan=fault.plan, batch=fault.batch)
     return Spec(plan_toml=text, config=CONFIG, run=replace(run, **fault.changes))
 
 
-def trained(fault: Fault, folder: Path, *, steps: int) -> float:
+def trained(fault: Fault, folder: Path, *, machine: Path, steps: int) -> float:
     """Trains with a fault; the median step that was not traced, in seconds."""
     from meshwright.train.local import run_ranks
     from meshwright.train.telling.metrics import METRICS, read_metrics
 
-    spec = spec_of(fault, folder, steps=steps)
+    spec = spec_of(fault, folder, machine=machine, steps=steps)
     (folder / "plan.toml").write_text(spec.plan_toml)
     run_ranks(_rank, RANKS, fault, spec, timeout_s=300)
     told = read_metrics(folder / METRICS)
@@ -189,11 +190,11 @@ def _rank(fault: Fault, spec: Spec) -> None:
     loop.train(spec, device=torch.device("cpu"), heart=Heart.here({}), stop=Stop())
 
 
-def judged(fault: Fault, folder: Path, *, steps: int) -> dict[str, Any]:
+def judged(fault: Fault, folder: Path, *, machine: Path, steps: int) -> dict[str, Any]:
     """One fault, trained and diagnosed: what was said first, and whether it is right."""
     from meshwright.api.diagnosing import diagnose
 
-    step_s = trained(fault, folder, steps=steps)
+    step_s = trained(fault, folder, machine=machine, steps=steps)
     found = diagnose([folder / "traces"], job=folder / "plan.toml")
     first = found.causes[0] if found.causes else None
     code = first.code if first is not None else ""
@@ -209,31 +210,43 @@ def judged(fault: Fault, folder: Path, *, steps: int) -> dict[str, Any]:
     }
 
 
-def predicted(folder: Path, step_s: float) -> dict[str, Any]:
-    """What `predict` says of a run on the machine that its own traces calibrate."""
-    import subprocess
-
+def machine_file(folder: Path, given: str | None) -> Path:
+    """A cluster file of this machine: the one given, or what `meshwright calibrate` writes."""
+    if given is not None:
+        return Path(given).absolute()
     written = folder / "machine.toml"
-    command = [sys.executable, "-m", "meshwright"]
-    asked = [*command, "diagnose", str(folder / "traces"), "--plan", str(folder / "plan.toml")]
+    if not written.exists():
+        asked = [*COMMAND, "calibrate", "--quick", "-o", str(written)]
+        subprocess.run(asked, check=True, capture_output=True)
+    return written.absolute()
+
+
+def predicted(folder: Path, row: dict[str, Any]) -> dict[str, Any]:
+    """The run's step as predicted before, and on the machine that its own traces calibrate."""
+    written, plan = folder / "traced-machine.toml", folder / "plan.toml"
+    asked = [*COMMAND, "diagnose", str(folder / "traces"), "--plan", str(plan)]
     asked += ["--calibrate", "-o", str(written)]
-    subprocess.run(asked, check=True, stdout=subprocess.DEVNULL)
-    here = _on(folder / "plan.toml", written)
-    said = subprocess.run(
-        [*command, "predict", str(here), "--json"], check=True, capture_output=True, text=True
-    )
-    told = float(json.loads(said.stdout)["step_time_s"])
-    return {"measured_s": step_s, "predicted_s": told, "ratio": told / step_s}
-
-
-def _on(plan: Path, machine: Path) -> Path:
-    """The plan on the machine of another file."""
+    subprocess.run(asked, check=True, capture_output=True)
+    here = plan.with_name("plan-traced.toml")
     lines = plan.read_text().splitlines()
-    first, last = lines.index("[cluster]"), lines.index("[workload]")
-    lines[first + 1 : last] = [f"file = {json.dumps(machine.name)}"]
-    here = plan.with_name("plan-here.toml")
+    lines[lines.index("[cluster]") + 1] = f"path = {json.dumps(str(written.absolute()))}"
     here.write_text("\n".join(lines) + "\n")
-    return here
+    before, after = (_step_s(file) for file in (plan, here))
+    measured_s = row["traced_step_s"]
+    return {
+        "measured_s": measured_s,
+        "untraced_s": row["step_s"],
+        "predicted_before_s": before,
+        "predicted_s": after,
+        "ratio": after / measured_s,
+    }
+
+
+def _step_s(plan: Path) -> float:
+    """What `meshwright predict` says."""
+    asked = [*COMMAND, "predict", str(plan), "--json"]
+    said = subprocess.run(asked, check=True, capture_output=True, text=True)
+    return float(json.loads(said.stdout)["prediction"]["step_s"])
 
 
 def main() -> None:
@@ -242,13 +255,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two faults, fewer steps")
     parser.add_argument("--only", default="", help="faults whose name has this in it")
     parser.add_argument("--keep", help="a folder that keeps runs and traces")
+    parser.add_argument("--machine", help="a cluster file of `meshwright calibrate`; else made")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     chosen = [f for f in faults() if asked.only in f.name]
     if asked.quick:
         chosen = [f for f in chosen if f.name in ("none", "slow loader")]
     with tempfile.TemporaryDirectory() as folder:
-        rows, loop = measured(chosen, Path(asked.keep or folder), 9 if asked.quick else 14)
+        kept, steps = Path(asked.keep or folder), 9 if asked.quick else 14
+        kept.mkdir(parents=True, exist_ok=True)
+        machine = machine_file(kept, asked.machine)
+        rows, loop = measured(chosen, kept, machine=machine, steps=steps)
     if asked.json:
         print(json.dumps({"faults": rows, "loop": loop}, indent=1))
     else:
@@ -258,15 +275,15 @@ def main() -> None:
 
 
 def measured(
-    chosen: list[Fault], folder: Path, steps: int
+    chosen: list[Fault], folder: Path, *, machine: Path, steps: int
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """A row a fault, and the prediction of the run without one, where that was asked for."""
     rows, loop = [], None
     for fault in chosen:
         own = folder / fault.name.replace(" ", "-")
-        rows.append(judged(fault, own, steps=steps))
+        rows.append(judged(fault, own, machine=machine, steps=steps))
         if not fault.codes:
-            loop = predicted(own, rows[-1]["step_s"])
+            loop = predicted(own, rows[-1])
     return rows, loop
 
 
@@ -279,8 +296,10 @@ def show(rows: list[dict[str, Any]], loop: dict[str, Any] | None) -> None:
         print(f"{row['fault']:24s}{row['step_s']:8.3f}  {right:6s}{row['share']:6.1%}  {told}")
     if loop is not None:
         print(
-            f"calibrated from its own traces: predicted {loop['predicted_s']:.3f} s, "
-            f"measured {loop['measured_s']:.3f} s, ratio {loop['ratio']:.2f} (within {LIMIT:.0%})"
+            f"predicted {loop['predicted_before_s']:.3f} s before and {loop['predicted_s']:.3f} s "
+            f"calibrated from its traces, measured {loop['measured_s']:.3f} s "
+            f"({loop['untraced_s']:.3f} s untraced), ratio {loop['ratio']:.2f} "
+            f"(within {LIMIT:.0%})"
         )
 
 

@@ -110,7 +110,8 @@ def test_another_hosts_clock_changes_no_wait(shift, slow, extra):
     given = {"world": 8, "groups": named(lines), "steps": program, "hosts": hosts}
     plain = across(play(Job(**given)))
     moved = across(play(Job(**given, shift_us=dict.fromkeys(range(4, 8), shift))))
-    np.testing.assert_allclose(moved.wait_us_by_rank, plain.wait_us_by_rank, atol=1.0)
+    # each of twelve meetings may begin a quarter of a microsecond off: times since 1970 are doubles
+    np.testing.assert_allclose(moved.wait_us_by_rank, plain.wait_us_by_rank, atol=6.0)
     assert moved.straggler_rank == plain.straggler_rank
 
 

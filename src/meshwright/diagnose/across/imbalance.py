@@ -17,9 +17,12 @@ LEAST_STEPS = 3
 
 
 def stage_compute_us(compute_us: Sequence[float], stage: Longs) -> tuple[float, ...]:
-    """Mean computation of each stage that has a trace, in the order of stages."""
+    """Computation of each stage that has a trace, in the order of stages.
+
+    The median over its ranks: one that is slow is a straggler, and makes no heavy stage.
+    """
     value = np.asarray(compute_us, float)
-    return tuple(float(value[stage == s].mean()) for s in np.unique(stage[stage >= 0]))
+    return tuple(float(np.median(value[stage == s])) for s in np.unique(stage[stage >= 0]))
 
 
 def imbalances(

@@ -140,6 +140,7 @@ def _structure(
             compute, work, stage=named.stage, expert_groups=named.expert_groups
         ),
         "stage_compute_us": stage_compute_us(compute, named.stage),
+        "stage_by_rank": tuple(named.stage.tolist()),
         "step_variation": step_variation(work),
         "links": links_of(cells_of(rows, waits), axes=named.axes, hosts=hosts, job=job),
     }

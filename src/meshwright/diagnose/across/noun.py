@@ -120,7 +120,8 @@ class Across:
     # computation, max/mean: "stage" over stages, "expert" over expert ranks, "sequence" over ranks
     # of a stage within single steps, once what a rank always takes longer is taken out
     imbalance: Mapping[str, float] = field(default_factory=dict)
-    stage_compute_us: tuple[float, ...] = ()  # of each pipeline stage, mean over its ranks
+    stage_compute_us: tuple[float, ...] = ()  # of each pipeline stage, median over its ranks
+    stage_by_rank: tuple[int, ...] = ()  # -1 unknown
     what_if_us: Mapping[str, float] = field(default_factory=dict)  # predicted step over all ranks
     step_variation: float | None = None  # std/mean over steps
     straggler_rotates: bool | None = None  # whom all wait for changes from step to step

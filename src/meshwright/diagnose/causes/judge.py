@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 LEAST_SHARE = 0.01  # of the step: less is not worth a sentence
 LEAST_LEFT = 0.5  # of what a rule claimed: with less left, others have said it
 ENOUGH = 0.1  # of the step: a fault as large as that is told before costs by design
+WHY = 0.05  # of the step: a cause as large as that is told before a deviation from the plan
 RULES_THE_REST = 0.5  # of the largest loss: waits of that size decide what the others look like
 _LOWER = {"high": "medium", "medium": "low", "low": "low"}
 
@@ -36,11 +37,12 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     case = case_of(evidence)
     found = asked(case, all_causes())
     told = [(rule, _cause(case, rule, what)) for rule, what in _shared_out(case, found)]
-    most = max((cause.share for _, cause in told), default=0.0)
+    causes_proper = [cause.share for rule, cause in told if not rule.deviation]
+    most = max(causes_proper, default=0.0)
     first = case.of_step(wait_us(case)) >= RULES_THE_REST * most
     told.sort(
         key=lambda pair: (
-            _turn(*pair, waits_rule=first),
+            _turn(*pair, waits_rule=first, is_explained=most >= WHY),
             -recoverable_us(pair[1]),
             pair[1].code,
         )
@@ -48,8 +50,15 @@ def causes(evidence: Evidence) -> tuple[Cause, ...]:
     return tuple(cause for _, cause in told)
 
 
-def _turn(rule: CauseRule, cause: Cause, *, waits_rule: bool) -> int:
-    """When a cause is told; `waits_rule` where waits for ranks are a large part of the loss."""
+def _turn(rule: CauseRule, cause: Cause, *, waits_rule: bool, is_explained: bool) -> int:
+    """When a cause is told; `waits_rule` where waits for ranks are a large part of the loss.
+
+    `is_explained` where some cause says why the run is slow, not only that the plan is missed.
+    """
+    if not cause.lost_us:
+        return 4
+    if rule.deviation and is_explained:
+        return 3
     if cause.share < ENOUGH or rule.planned:
         return 2
     return 0 if rule.foremost and waits_rule else 1

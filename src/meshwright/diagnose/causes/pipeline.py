@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +13,13 @@ from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
 from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import stage_wait_us, wait_us
 from meshwright.plan.job import num_microbatches
+from meshwright.plan.stages import all_stage_layers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from meshwright.diagnose.causes.case import Case
+    from meshwright.diagnose.diagnosis import Lever
     from meshwright.diagnose.pipeline.noun import Pipeline, Worker
 
 MODEL = "model structure"
@@ -108,7 +111,7 @@ def ideal_bubble(p: Any, v: Any, m: Any) -> float:
     kind=MODEL,
     source="Megatron-LM (arXiv 2104.04473), section 2.2: (p-1)/(v*m+p-1)",
     needs=(),
-    said_by=("MOD905", "MOD906"),
+    said_by=("MOD905", "MOD906", "CMP905", "DAT909", "HST907"),
     planned=True,
 )
 def pipeline_bubble(case: Case) -> Found | None:
@@ -192,7 +195,7 @@ def _best(case: Case, text: str, choices: Sequence[Mapping[str, Any]]) -> Any:
     source="Understanding stragglers in LLM training (arXiv 2505.05713), section 4: stage "
     "partitioning",
     needs=(),
-    said_by=("CMP912",),
+    said_by=("CMP912", "CMP905", "DAT909", "HST907"),
     same_as=("MOD906",),
 )
 def uneven_stages(case: Case) -> Found | None:
@@ -208,7 +211,7 @@ def uneven_stages(case: Case) -> Found | None:
     return Found(
         message=f"{where} computes {over:.2f} times the mean of all stages.",
         proofs=(of_ranks(f"compute by stage: {_by_stage(case)}", ()),),
-        lever=_even_lever(case),
+        lever=_even_lever(case, us),
         takes_us=_from_idle(case, us),
         confidence="high" if over >= CERTAIN else "medium",
     )
@@ -243,11 +246,13 @@ def _from_idle(case: Case, us: float) -> dict[str, float]:
     return {UNEVEN: first, BUBBLE: us - first}
 
 
-def _even_lever(case: Case) -> Any:
+def _even_lever(case: Case, us: float) -> Lever:
+    """Layers moved away; that makes stages alike, and no stage as fast as the lightest."""
     changes: dict[str, Any] = {"loss_in_split": True, "embedding_in_split": True}
     if case.job is not None:
         changes = _fewer_layers(case) or changes
-    return lever(case, "give the heaviest stage fewer layers", changes=changes, free="stage")
+    found = lever(case, "give the heaviest stage fewer layers", changes=changes, free="stage")
+    return found if found.gain_s is None else replace(found, gain_s=min(found.gain_s, us / 1e6))
 
 
 def _fewer_layers(case: Case) -> dict[str, Any]:
@@ -258,13 +263,19 @@ def _fewer_layers(case: Case) -> dict[str, Any]:
     heaviest = stages.index(max(stages))
     if heaviest not in (0, len(stages) - 1):
         return {}
-    layers = job.model.num_hidden_layers / len(stages)
-    per_layer = median(us for n, us in enumerate(stages) if n != heaviest) / layers
-    fewer = round((max(stages) - fmean(stages)) / per_layer) if per_layer else 0
-    if not fewer or layers - fewer < 1:
+    layers = [int(stage.layers) for stage in all_stage_layers(job)]
+    per_layer = [
+        us / n
+        for place, (us, n) in enumerate(zip(stages, layers, strict=True))
+        if n and place != heaviest
+    ]
+    if not per_layer or not median(per_layer):
         return {}
-    name = "first_stage_layers" if heaviest == 0 else "last_stage_layers"
-    return {name: int(layers) - fewer}
+    besides = max(0.0, stages[heaviest] / median(per_layer) - layers[heaviest])  # in layers
+    even = round((sum(layers) - besides * (len(stages) - 1)) / len(stages))
+    if even < 1 or even == layers[heaviest]:
+        return {}
+    return {"first_stage_layers" if heaviest == 0 else "last_stage_layers": even}
 
 
 @cause(
@@ -274,7 +285,7 @@ def _fewer_layers(case: Case) -> dict[str, Any]:
     source="Understanding stragglers in LLM training (arXiv 2505.05713), section 4; vocabulary "
     "parallelism (arXiv 2411.05288)",
     needs=(),
-    said_by=("CMP912",),
+    said_by=("CMP912", "CMP905", "DAT909", "HST907"),
 )
 def head_on_last_stage(case: Case) -> Found | None:
     """The last stage has as many layers as the others and the head and the loss besides.
@@ -284,7 +295,7 @@ def head_on_last_stage(case: Case) -> Found | None:
     the vocabulary over all stages (vocab_over_pipeline), a fused loss.
     """
     stages = stages_of(case)
-    if len(stages) < 2 or not any(stages[:-1]):
+    if len(stages) < 2 or not any(stages[:-1]) or _has_more_layers_last(case):
         return None
     rest, us = stages[:-1], _uneven_us(case, max(stages) / fmean(stages))
     even = max(rest) <= UNEVEN_FROM * fmean(rest)
@@ -294,10 +305,18 @@ def head_on_last_stage(case: Case) -> Found | None:
     return Found(
         message=f"The last stage computes {over:.2f} times as long as the others, which are even.",
         proofs=(of_ranks(f"compute by stage: {_by_stage(case)}", ()),),
-        lever=_even_lever(case),
+        lever=_even_lever(case, us),
         takes_us=_from_idle(case, us),
         confidence="high" if over >= CERTAIN else "medium",
     )
+
+
+def _has_more_layers_last(case: Case) -> bool:
+    """Whether the plan gives the last pipeline rank more layers than any other."""
+    if case.job is None or int(case.job.plan.pp) < 2:
+        return False
+    layers = [int(stage.layers) for stage in all_stage_layers(case.job)]
+    return layers[-1] > max(layers[:-1])
 
 
 @cause(

@@ -52,6 +52,7 @@ def _words(promise: Promise) -> str:
     source=_BASIS,
     needs=("ranks", "job"),
     said_by=("CMP902", "CMP903", "CMP904", "CMP906", "MOD903", "MOD908", "MOD912"),
+    deviation=True,
 )
 def products_over_plan(case: Case) -> Found | None:
     """The kernels that the plan knows best take at least 1.15 times what it predicts.
@@ -79,6 +80,7 @@ def products_over_plan(case: Case) -> Found | None:
     source=_BASIS,
     needs=("ranks", "job"),
     said_by=("MOD902", "MOD903", "MOD909", "MOD910", "MOD911"),
+    deviation=True,
 )
 def elementwise_over_plan(case: Case) -> Found | None:
     """Norms, activations, rotary embedding and optimizer take at least 1.15 times the prediction.
@@ -106,6 +108,7 @@ def elementwise_over_plan(case: Case) -> Found | None:
     source=_BASIS,
     needs=("ranks", "job"),
     said_by=("COM907", "COM908", "COM909", "COM910", "COM911"),
+    deviation=True,
 )
 def overlap_below_plan(case: Case) -> Found | None:
     """Data-parallel communication stands exposed for longer than the plan says.

@@ -13,8 +13,10 @@ from meshwright.diagnose.causes.rule import Found, cause
 from meshwright.diagnose.causes.stragglers import (
     MUCH_WAITING,
     Waited,
+    is_of_its_stage,
     ranks_in_words,
     wait_us,
+    waited_by_stages_us,
     waited_for,
 )
 from meshwright.diagnose.diagnosis import Proof
@@ -28,11 +30,13 @@ _RFC = "Understanding stragglers in LLM training (arXiv 2505.05713), section 4"
 def _found(case: Case, waited: Waited, *, does: str, do: str) -> Found:
     """Ranks that hold the others up, as a finding."""
     name = ranks_in_words(waited.ranks)
+    whose = _whose(case, waited)
+    us = min(waited.us + waited.share * waited_by_stages_us(case), case.part_us("exposed_comm"))
     return Found(
-        message=f"The others wait {time(waited.us)} of each step for {name}, {does}.",
+        message=f"The others wait {time(us)} of each step for {name}, {does}.",
         proofs=_proofs(case, waited),
-        lever=lever(case, do.format(name), free=_whose(case, waited)),
-        takes_us={WAIT: at_most_replayed(case, waited.us, _whose(case, waited))},
+        lever=lever(case, do.format(name), free=whose),
+        takes_us={WAIT: at_most_replayed(case, us, whose)},
         ranks=waited.ranks,
     )
 
@@ -74,7 +78,7 @@ def _proofs(case: Case, waited: Waited) -> tuple[Proof, ...]:
     source=_RFC + ": worker faults; pytorch#71303",
     needs=("across",),
     foremost=True,
-    same_as=("MOD905", "MOD906", "MOD907", "DAT906", "CMP916"),
+    same_as=("MOD907", "DAT906", "CMP916"),
 )
 def slow_device(case: Case) -> Found | None:
     """One rank's kernels take longer than those of its peers, in every step.
@@ -84,7 +88,7 @@ def slow_device(case: Case) -> Found | None:
     what else runs there; drain the node. The network is not at fault.
     """
     waited = waited_for(case, "compute")
-    if waited is None:
+    if waited is None or is_of_its_stage(case, waited.ranks):
         return None
     return _found(
         case,

@@ -65,7 +65,7 @@ class CauseRule:
     `said_by` are the rules that explain the same time better and go first, `same_as` those that
     name the same thing better: where one of them fires this one is silent. `foremost` marks
     those from which losses of other ranks follow, `planned` a cost that the plan has by design:
-    faults come first.
+    faults come first. `deviation` says that a plan is missed, not why: causes come before it.
     """
 
     code: str
@@ -77,6 +77,7 @@ class CauseRule:
     same_as: tuple[str, ...]
     foremost: bool
     planned: bool
+    deviation: bool
     condition: Callable[[Case], Found | None]
 
     @property
@@ -101,6 +102,7 @@ def cause(
     same_as: tuple[str, ...] = (),
     foremost: bool = False,
     planned: bool = False,
+    deviation: bool = False,
 ) -> Callable[[Callable[[Case], Found | None]], CauseRule]:
     """Decorator that makes a function from a case to what it found into a `CauseRule`."""
     if not CODE.fullmatch(code):
@@ -121,6 +123,7 @@ def cause(
             same_as=same_as,
             foremost=foremost,
             planned=planned,
+            deviation=deviation,
             condition=condition,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
@@ -15,6 +15,7 @@ MUCH_WAITING = 0.05  # of the step, for one reason
 MOSTLY = 0.35  # of all waiting, for the ranks of one reason: among eight equal ranks each has 0.125
 UNEQUAL = 1.5  # times its equal share
 PIPELINE = ("pp", "embedding", "tp_pp", "ep_pp")  # axes on which stages wait for each other
+APART = 1.1  # times what the others of its stage compute: such a rank is slow itself
 NAMED = 0.1  # of all waiting: a rank with less is not named
 
 
@@ -87,6 +88,24 @@ def waited_for(case: Case, *reasons: str) -> Waited | None:
         us=us,
         share=share,
         over_median=max(s.over_median for s in worst),
+    )
+
+
+def is_of_its_stage(case: Case, ranks: tuple[int, ...]) -> bool:
+    """Whether these compute as long as the others of their pipeline stage: then it is the stage."""
+    across = case.across
+    if across is None or len(set(across.stage_by_rank)) < 2:
+        return False
+    told = zip(across.ranks, across.stage_by_rank, across.compute_us_by_rank, strict=True)
+    by_stage: dict[int, dict[int, float]] = {}
+    for rank, stage, us in told:
+        by_stage.setdefault(stage, {})[rank] = us
+    return all(
+        own[rank]
+        < APART * median(us for other, us in own.items() if other != rank or len(own) == 1)
+        for own in by_stage.values()
+        for rank in ranks
+        if rank in own
     )
 
 

@@ -14,7 +14,6 @@ from meshwright.diagnose.causes.pipeline import (
     uneven_us,
 )
 from meshwright.diagnose.causes.proofs import time
-from meshwright.diagnose.causes.rule import find_cause
 from meshwright.diagnose.causes.stragglers import mostly, ranks_in_words, stage_wait_us, wait_us
 
 if TYPE_CHECKING:
@@ -153,12 +152,11 @@ def summary(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, ...]:
             "No cause is large enough to name: the run is bound by its computation.",
             "To go faster, compute less or on faster devices: `meshwright plan` compares plans.",
         )
-    first, most = worth[0], _most(worth)
+    first = worth[0]
     return (
         f"{takes}; {time(lost)} of it ({case.of_step(lost):.0%}) is lost.",
-        f"{_portion(most, worth, lost)} {most.code}{_where(most)}: {most.message}",
-        f"Do this{'' if first is most else f' first ({first.code})'}: {first.lever.text}; that is "
-        f"worth about {time(recoverable_us(first))} a step "
+        f"{_portion(first, worth, lost)} {first.code}{_where(first)}: {first.message}",
+        f"Do this: {first.lever.text}; that is worth about {time(recoverable_us(first))} a step "
         f"({case.of_step(recoverable_us(first)):.0%}).",
     )
 
@@ -167,22 +165,9 @@ def _portion(cause: Cause, worth: Sequence[Cause], lost: float) -> str:
     """How much of what is lost goes to a cause: "Most of it, 35.3 ms, goes to"."""
     if cause.lost_us > 0.5 * lost:
         return f"Most of it, {time(cause.lost_us)}, goes to"
-    if all(cause.lost_us >= c.lost_us or _is_planned(c) for c in worth):
+    if all(cause.lost_us >= c.lost_us for c in worth):
         return f"The largest part of it, {time(cause.lost_us)}, goes to"
     return f"{time(cause.lost_us)} of it and what follows from it go to"
-
-
-def _most(worth: Sequence[Cause]) -> Cause:
-    """What the step loses most to: the largest that is a fault; the first if ranks wait for it."""
-    if worth[0].ranks:
-        return worth[0]
-    faults = [c for c in worth if not _is_planned(c)]
-    return max(faults or worth, key=lambda c: c.lost_us)
-
-
-def _is_planned(cause: Cause) -> bool:
-    rule = find_cause(cause.code)
-    return rule is not None and rule.planned
 
 
 def _where(cause: Cause) -> str:
