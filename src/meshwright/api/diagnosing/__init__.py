@@ -16,6 +16,7 @@ from meshwright.base.words import plural, shown
 from meshwright.diagnose.across.axes import group_axes, with_axes
 from meshwright.diagnose.across.join import across
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.logs.beside import with_prediction
 from meshwright.diagnose.logs.memory import read_snapshot
 from meshwright.diagnose.logs.metrics import read_metrics
 from meshwright.diagnose.logs.nccl import read_nccl_log
@@ -94,7 +95,9 @@ def _evidence(
         across=joined,
         pipeline=pipeline,
         metrics=next((m for m in metrics if m is not None), None),
-        memory=tuple(m for m in memory if m is not None),
+        memory=tuple(
+            m if job is None else with_prediction(m, job) for m in memory if m is not None
+        ),
         nccl=tuple(n for n in nccl if n is not None),
         job=job,
     )

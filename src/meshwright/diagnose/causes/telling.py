@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.causes.case import case_of
+from meshwright.base.units import format_bytes
+from meshwright.diagnose.causes.case import TAIL, case_of
 from meshwright.diagnose.causes.judge import ENOUGH, RULES_THE_REST, recoverable_us
 from meshwright.diagnose.causes.pipeline import (
     CERTAIN,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from meshwright.diagnose.causes.case import Case
     from meshwright.diagnose.diagnosis import Cause, Evidence
+    from meshwright.diagnose.logs.noun import MemorySnapshot
     from meshwright.diagnose.pipeline.noun import Pipeline
 
 BY_PART = {  # word of `principal` for each part of a step
@@ -145,12 +147,12 @@ def summary(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, ...]:
         return _nothing_timed(evidence)
     lost = lost_us(evidence, found) or 0.0
     worth = [c for c in found if c.lost_us > 0]
-    takes = f"A step takes {time(case.step_us)}"
+    takes = f"{_unit(case)} {time(case.step_us)}"
     if not worth:
+        rest = max(case.step_us - case.part_us("compute"), 0.0)
         return (
-            f"{takes}; {time(lost)} of it ({case.of_step(lost):.0%}) is not compute.",
-            "No cause is large enough to name: the run is bound by its computation.",
-            "To go faster, compute less or on faster devices: `meshwright plan` compares plans.",
+            f"{takes}; {time(rest)} of it ({case.of_step(rest):.0%}) is not compute.",
+            *_nothing_to_name(case),
         )
     first = worth[0]
     return (
@@ -158,6 +160,31 @@ def summary(evidence: Evidence, found: Sequence[Cause]) -> tuple[str, ...]:
         f"{_portion(first, worth, lost)} {first.code}{_where(first)}: {first.message}",
         f"Do this: {first.lever.text}; that is worth about {time(recoverable_us(first))} a step "
         f"({case.of_step(recoverable_us(first)):.0%}).",
+    )
+
+
+def _unit(case: Case) -> str:
+    if case.ranks and not any(r.cpu_steps or r.device_steps for r in case.ranks):
+        return "No step is marked, so all that was traced counts as one: it takes"
+    return "A step takes"
+
+
+def _nothing_to_name(case: Case) -> tuple[str, str]:
+    """What such a run is: bound by its computation, or not traced while it worked."""
+    if case.share(TAIL) > 0.5:
+        return (
+            f"No cause is large enough to name: {time(case.part_us(TAIL))} of it come after all work "
+            "of the device, mostly while the profiler stops.",
+            "Trace again, some whole steps: schedule(wait, warmup, active of 3 or more).",
+        )
+    if case.share("compute") < 0.5:
+        return (
+            "No cause is large enough to name: what is lost is spread over many small parts.",
+            "See what has the largest shares below, or trace more steps on every rank.",
+        )
+    return (
+        "No cause is large enough to name: the run is bound by its computation.",
+        "To go faster, compute less or on faster devices: `meshwright plan` compares plans.",
     )
 
 
@@ -175,10 +202,28 @@ def _where(cause: Cause) -> str:
 
 
 def _nothing_timed(evidence: Evidence) -> tuple[str, ...]:
+    if not evidence.ranks and evidence.memory:
+        return _of_memory(evidence.memory)
     if not evidence.ranks:
         return ("There is no trace of a run here whose time could be accounted for.",)
     return (
         "The traces hold no device events, so they do not tell what a step takes.",
         "Nothing can be said of what is lost: only the host was recorded.",
         "Trace again with ProfilerActivity.CUDA and a few steps after warm-up, on every rank.",
+    )
+
+
+def _of_memory(snapshots: Sequence[MemorySnapshot]) -> tuple[str, ...]:
+    """What the fullest of the snapshots says, where nothing else was given."""
+    fullest = max(snapshots, key=lambda s: s.peak_bytes)
+    predicted = fullest.predicted_bytes.get("peak")
+    beside = f", {format_bytes(predicted)} are predicted" if predicted else ""
+    most, size = next(iter(fullest.by_category.items()), ("", 0))
+    share = size / fullest.peak_bytes if fullest.peak_bytes else 0.0
+    return (
+        f"Device {fullest.device} holds {format_bytes(fullest.peak_bytes)} at the peak{beside}.",
+        f"Most of it, {format_bytes(size)} ({share:.0%}), is {most}."
+        if most
+        else "What it consists of was not recorded.",
+        "To learn what a step takes, give traces of torch.profiler as well.",
     )

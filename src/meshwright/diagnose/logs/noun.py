@@ -100,3 +100,4 @@ class MemorySnapshot:
     allocations: int = 0  # in the history
     settings: Mapping[str, str] = field(default_factory=dict)  # of the allocator
     other_devices: Mapping[int, int] = field(default_factory=dict)  # device -> peak bytes
+    predicted_bytes: Mapping[str, int] = field(default_factory=dict)  # by category, and "peak"

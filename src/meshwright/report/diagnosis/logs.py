@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes
 from meshwright.base.words import plural
+from meshwright.diagnose.logs.beside import PEAK
 from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from meshwright.base.table import Table
     from meshwright.diagnose.diagnosis import Evidence
     from meshwright.diagnose.logs.noun import MemorySnapshot, NcclLog
     from meshwright.diagnose.pipeline.noun import Pipeline, Worker
@@ -73,26 +75,38 @@ def memory_blocks(found: MemorySnapshot) -> Iterator[Block]:
         f"memory of device {found.device} in {figures.path(found.file)}: at most "
         f"{format_bytes(found.peak_bytes)} allocated, {format_bytes(found.reserved_bytes)} "
         f"reserved then ({100 * found.fragmentation:.1f}% of it unused)"
+        + (f", {figures.duration(found.peak_at_us)} into the record" if found.peak_at_us else "")
         + (f"; {plural(found.retries, 'retry')}" if found.retries == 1 else "")
         + (f"; {found.retries:,} retries" if found.retries > 1 else "")
     )
+    yield _categories(found)
+    for site, size in found.by_site[:_MOST_SITES]:
+        yield f"  {format_bytes(size)}  {figures.name(site, 90)}"
+
+
+def _categories(found: MemorySnapshot) -> Table:
+    """The peak by category, beside the prediction where there is a plan."""
     sizes = sorted(found.by_category.items(), key=lambda item: -item[1])
+    named = dict(sizes)
+    absent = [name for name in found.predicted_bytes if name not in named and name != PEAK]
+    every = [*sizes, *((name, 0) for name in absent), (PEAK, found.peak_bytes)]
     rows = [
         {
             "what": figures.line(name),
             "size": format_bytes(size),
             "share": figures.share(size / found.peak_bytes) if found.peak_bytes else "",
+            "predicted": format_bytes(told) if (told := found.predicted_bytes.get(name)) else "",
         }
-        for name, size in sizes
+        for name, size in every
     ]
-    columns = (
+    columns = [
         Column(key="what", title="at the peak"),
         Column(key="size", title="size", align="right"),
         Column(key="share", title="share", align="right"),
-    )
-    yield table_of(columns, rows)
-    for site, size in found.by_site[:_MOST_SITES]:
-        yield f"  {format_bytes(size)}  {figures.name(site, 90)}"
+    ]
+    if found.predicted_bytes:
+        columns.append(Column(key="predicted", title="predicted", align="right"))
+    return table_of(tuple(columns), rows)
 
 
 def nccl_blocks(found: NcclLog) -> Iterator[Block]:
