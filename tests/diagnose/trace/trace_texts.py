@@ -16,7 +16,7 @@ META = {
         "nccl_version": "2.21.5",
     },
 }
-TAIL = {"traceName": "/tmp/x.json", "baseTimeNanoseconds": 1711964646000000000}
+TAIL = {"traceName": "out/rank0.pt.trace.json", "baseTimeNanoseconds": 1711964646000000000}
 MESSAGE = {
     "Collective name": "allreduce",
     "In msg nelems": 1024,

@@ -140,7 +140,7 @@ def _distributed(spec: Spec, rank: int) -> dict[str, Any]:
 def _tail(spec: Spec, machine: Machine) -> Iterator[tuple[str, str]]:
     if spec.era == "2021":
         return
-    yield "traceName", f'"/tmp/rank{machine.rank}.pt.trace.json"'
+    yield "traceName", f'"out/rank{machine.rank}.pt.trace.json"'
     if spec.era >= "2024-05":
         yield "displayTimeUnit", '"ms"'
         yield "baseTimeNanoseconds", str(BASE_NS[spec.era])
