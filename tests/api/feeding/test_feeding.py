@@ -259,7 +259,9 @@ def test_a_plan_that_cannot_be_laid_has_findings_and_no_rates() -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small built folder with a vocabulary of bytes."""
-    tokenizers = pytest.importorskip("tokenizers")
+    tokenizers, *_ = map(  # what a build needs
+        pytest.importorskip, ("tokenizers", "orjson", "zstandard", "pyarrow", "xxhash")
+    )
     from meshwright.data.building import build
     from meshwright.data.settings import Build, Output, Pack, Source, TokenizerSource
 
