@@ -212,6 +212,16 @@ def test_time_never_falls_when_one_kind_of_pass_grows(pipeline, kinds, more_s, k
     assert pipeline.closed_s(pipeline.seconds(*slower)) >= before * (1 - 1e-12)
 
 
+@pytest.mark.parametrize("num_microbatches", [1, 2, 3])
+def test_slower_weight_gradients_cost_time_where_they_are_few(num_microbatches):
+    pipeline = Pipeline(Schedule.V_HALF, 8, 2, num_microbatches)
+    times = [pipeline.closed_s(pipeline.seconds(1.0, 1.25, w)) for w in (0.45, 0.6, 0.75, 0.9)]
+    assert times == sorted(times)
+    for w, closed in zip((0.45, 0.9), (times[0], times[-1]), strict=True):
+        simulated = pipeline.run(pipeline.seconds(1.0, 1.25, w)).makespan_s
+        assert closed == pytest.approx(simulated, rel=0.13)
+
+
 def test_published_bubbles():
     # arXiv 2104.04473 section 2.2: (pp-1)/m of the ideal time, over vpp when interleaved
     def bubble(schedule, vpp, **seconds):

@@ -65,13 +65,15 @@ def ramp_s(shape: Shape, times: Times) -> Column:
     """Fill and drain, and a wait for every micro-batch where f, b and w are not equal, per chunk.
 
     The longest of four paths, exact for even pp and the usual f, b, w; at f = b = w it is 3(pp-1).
+    Two of them pass by weight gradients of the slowest rank, at most by all it has.
     """
     f, b, w = times.forward_s, times.backward_s, times.weight_s
     pp, m = shape.pp, shape.num_microbatches
     longer = np.maximum(f, b)
+    passed_back, passed_forth = (minimum(n + m, 2 * m) for n in (pp / 2 - 1, 2 * pp - 1))
     free = (2 * pp - 1) * f + (pp - 3) * b + w
-    backward = (1.5 * pp - m) * f + (2 * pp - 4 + 2 * m) * b - (pp / 2 - 1 + m) * w
-    forward = (2 * pp - 4 + 2 * m) * f + (1.5 * pp - m) * b - (2 * pp - 1 + m) * w
+    backward = (1.5 * pp - m) * f + (2 * pp - 4 + 2 * m) * b - passed_back * w
+    forward = (2 * pp - 4 + 2 * m) * f + (1.5 * pp - m) * b - passed_forth * w
     weight = (pp / 2 + m) * (f + b) + (2 * pp - 4) * longer + (1 - 2 * m) * w
     paths = np.maximum(np.maximum(free, backward), np.maximum(forward, weight))
     return 0.5 * paths * (pp > 1)
