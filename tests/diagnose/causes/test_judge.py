@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from built_evidence import across, collective, evidence, job_of_ranks, pipeline, rank, straggler
 from cause_examples import LATE, LATENCY, made, of
@@ -15,7 +17,7 @@ from meshwright.diagnose.causes.facts import FACTS
 from meshwright.diagnose.causes.judge import recoverable_us
 from meshwright.diagnose.causes.rule import cause
 from meshwright.diagnose.diagnosis import Evidence
-from meshwright.diagnose.trace.columns import Meta
+from meshwright.diagnose.trace.columns import Left, Meta
 
 PARTS = (
     "exposed_comm",
@@ -118,6 +120,13 @@ def test_guards_lower_the_confidence() -> None:
     one = causes(of({LATE: 0.3}, facts={"median_kernel_us": 9.0}, steps=(1e5,), world=8))[0]
     assert any("fewer than two steps" in g for g in one.guards)
     assert any("1 of 8 ranks" in g for g in one.guards)
+
+
+def test_a_file_that_is_cut_off_is_told_to_know_less_of_the_device() -> None:
+    end = Left(what="end of the file", count=1, time_us=0.0, reason="it ends within its events")
+    cut = causes(evidence(replace(rank(parts={LATE: 0.5}), left=(end,))))
+    assert all(any("cut off" in guard for guard in cause.guards) for cause in cut)
+    assert all(cause.confidence != "high" for cause in cut)
 
 
 def test_nothing_at_all_has_no_causes() -> None:

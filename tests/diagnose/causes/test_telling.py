@@ -106,6 +106,28 @@ def test_a_healthy_run_is_told_to_be_so() -> None:
     assert "bound by its computation" in sentences[1]
 
 
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"idle_tail_after_last_kernel": 0.9}, "after all work of the device"),
+        ({"idle_back_to_back_under_5us": 0.45, "exposed_memory": 0.04, LATE: 0.09}, "many small"),
+    ],
+)
+def test_a_run_that_hardly_computes_is_not_told_to_be_bound_by_it(
+    parts: dict[str, float], told: str
+) -> None:
+    idle = of(parts)
+    first, second, _ = summary(idle, ())
+    assert f"({sum(parts.values()):.0%}) is not compute" in first
+    assert told in second
+    assert "bound by" not in second
+
+
+def test_a_trace_without_steps_counts_as_one() -> None:
+    whole = evidence(replace(rank(), cpu_steps=(), device_steps=()))
+    assert summary(whole, causes(whole))[0].startswith("No step is marked, so all that was traced")
+
+
 def test_a_trace_without_a_device_is_told_to_be_unfit() -> None:
     blind = evidence(replace(rank(), attribution=None, gpu_span=None))
     assert told(blind) == ("no_gpu_events", None)

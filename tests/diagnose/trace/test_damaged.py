@@ -263,6 +263,7 @@ def test_damaged_compression_keeps_what_came_before(tmp_path):
         (b"hello", "it is not JSON"),
         (b"<html></html>", "it is not JSON"),
         (b"42", "it is not JSON"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "pointer of Git LFS"),
         (b'{"a": 1}', "it has no traceEvents"),
         (b'{"a": ', "cut off before its events"),
         (b'{"traceEvents": {}}', "are no list"),

@@ -176,6 +176,8 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
         found.append("the profiler itself slowed the host (stacks or memory were recorded)")
     if max(part_share(r.attribution, TAIL) for r in ranks if r.attribution) > LONG_TAIL:
         found.append("stopping the profiler lengthened the last step")
+    if any(left.what == CUT_OFF for r in ranks for left in r.left):
+        found.append("a file is cut off: work of the device that it lost counts as idle time")
     world = max((r.world_size or 1 for r in ranks), default=1)
     if world > len(ranks):
         found.append(f"{len(ranks)} of {world} ranks were traced")
@@ -187,6 +189,7 @@ def _guards(evidence: Evidence, ranks: tuple[Rank, ...]) -> tuple[str, ...]:
 
 
 LONG_TAIL = 0.05  # of the window
+CUT_OFF = "end of the file"  # what readers leave out of a file that ends too early
 CLOCKS_APART_US = 100.0  # collectives worth a look last longer
 
 

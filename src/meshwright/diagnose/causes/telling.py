@@ -173,8 +173,8 @@ def _nothing_to_name(case: Case) -> tuple[str, str]:
     """What such a run is: bound by its computation, or not traced while it worked."""
     if case.share(TAIL) > 0.5:
         return (
-            f"No cause is large enough to name: {time(case.part_us(TAIL))} of it come after all work "
-            "of the device, mostly while the profiler stops.",
+            f"No cause is large enough to name: {time(case.part_us(TAIL))} of it come after all "
+            "work of the device, mostly while the profiler stops.",
             "Trace again, some whole steps: schedule(wait, warmup, active of 3 or more).",
         )
     if case.share("compute") < 0.5:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 METADATA_BYTES = 64 << 20  # before or after the events
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*')
 _SPACE = b" \t\r\n"
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"  # what a file begins with
 _ERRORS = (msgspec.DecodeError, RecursionError)
 
 
@@ -33,7 +34,7 @@ def opened(path: Path | str, window: Window) -> dict[str, Any]:
     if window.text.startswith(b"["):
         return {}
     if not window.text.startswith(b"{"):
-        refuse(path, "it is not JSON" if window.text else "the file is empty")
+        refuse(path, _why_no_json(bytes(window.text[: len(LFS_POINTER)])))
     while True:
         for found in _EVENTS.finditer(window.text):
             metadata = _head(bytes(window.text[: found.start()]))
@@ -61,6 +62,12 @@ def _head(text: bytes) -> dict[str, Any] | None:
         except _ERRORS:
             continue
     return None
+
+
+def _why_no_json(begin: bytes) -> str:
+    if begin == LFS_POINTER:
+        return "it is a pointer of Git LFS to the file, which `git lfs pull` brings"
+    return "it is not JSON" if begin else "the file is empty"
 
 
 def _why_none(window: Window) -> str:
