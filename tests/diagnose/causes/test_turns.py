@@ -28,6 +28,10 @@ def test_the_sentences_speak_of_one_cause(straggling):
     assert "rank 5" in straggling.summary[2]
 
 
+def test_in_a_word_it_is_the_straggler(straggling):
+    assert straggling.principal == "straggler (rank 5)"
+
+
 def test_waits_are_no_longer_than_what_stands_exposed(straggling):
     lost = sum(cause.lost_us for cause in straggling.causes)
     assert lost <= straggling.lost_us * (1 + 1e-9)

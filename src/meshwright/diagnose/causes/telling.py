@@ -39,6 +39,7 @@ BY_PART = {  # word of `principal` for each part of a step
 }
 _PREPROCESSING = "DAT903"
 _IN_TURN = ("HST912", "DAT906")
+_SLOW_RANKS = ("CMP905", "DAT909", "HST907")
 _UNEVEN_STAGES = ("MOD905", "MOD906")
 
 
@@ -83,8 +84,11 @@ def _lost_shares(case: Case, found: Sequence[Cause]) -> dict[str, float]:
     shares["host_launch"] -= preparing
     waits, stages = _straggling(case, found), case.of_step(stage_wait_us(case))
     shares["communication"] -= waits + stages
+    slow = sum(c.share for c in found if c.code in _SLOW_RANKS)
+    if slow > waits:  # neighbours in the pipeline wait for a slow rank, too
+        waits, stages = slow, max(0.0, stages + waits - slow)
     uneven = sum(c.share for c in found if c.code in _UNEVEN_STAGES)
-    if uneven:  # then the late ranks are those of the heavy stage
+    if uneven and not slow:  # then the late ranks are those of the heavy stage
         waits, stages = 0.0, stages + waits
     return shares | {
         "straggler": waits,
