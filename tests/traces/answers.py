@@ -6,8 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from meshwright.api.diagnosing import diagnose
-from meshwright.diagnose.pipeline.record import pipeline_record
-from meshwright.report.diagnosis.record import diagnosis_record, plain
+from meshwright.report.diagnosis.record import diagnosis_record
 from meshwright.report.machine import to_json
 
 if TYPE_CHECKING:
@@ -16,9 +15,5 @@ if TYPE_CHECKING:
 
 def answer_of(folder: Path) -> dict[str, Any]:
     """The record of `diagnose FOLDER`, read back from its JSON."""
-    found = diagnose(folder, workers=1)
-    record: dict[str, Any] = json.loads(to_json(diagnosis_record(found)))
-    if found.evidence.pipeline is not None:
-        figures = plain(pipeline_record(found.evidence.pipeline))
-        record["pipeline"] = record["pipeline"] | figures
+    record: dict[str, Any] = json.loads(to_json(diagnosis_record(diagnose(folder, workers=1))))
     return record

@@ -43,8 +43,8 @@ def near(key: str, expected: float | None, got: Any, *, share: float, least: flo
     """Numbers within a share of the expected one, or within `least`."""
     if expected is None:
         yield from same(key, None, got)
-    elif not isinstance(got, int | float) or abs(got - expected) > max(
-        share * abs(expected), least
+    elif not isinstance(got, int | float) or not (  # NaN is no number
+        abs(got - expected) <= max(share * abs(expected), least)
     ):
         yield Miss(key, expected, got, f"{share:.1%} or {least:g}")
 

@@ -95,8 +95,9 @@ def compared(expected: Mapping[str, Any], found: Any, unknown: set[str]) -> Miss
         yield from principal_in_words(expected["principal"], found)
     else:
         rank = only(found.get("ranks"))
-        yield from fields(_rank(unknown), unknown)("", _without(expected), asked(rank))
+        yield from fields(_rank(unknown), unknown)("", _without(expected), rank)
         yield from file_name("file", expected["file"], rank)
+        yield from _bytes("file_bytes", expected, rank)
         yield from principal(expected, found)
         yield from principal(expected, rank)
 
@@ -197,22 +198,6 @@ def _rank(unknown: set[str]) -> Mapping[str, Compare | None]:
         "principal_by_trace_only_rule": same,
         "gemm": fields(_gemm(unknown), unknown),
     }
-
-
-def asked(rank: Any) -> Any:
-    """A rank with the names that an expected.json has for what follows from others."""
-    if not isinstance(rank, dict):
-        return rank
-    lost = rank["lost_shares_pct"]
-    most = max(lost, key=lambda share: lost[share], default="")
-    return rank | {
-        "no_gpu_events": rank["gpu_span"] is None,
-        "steps": rank["cpu_steps"],
-        "principal_by_trace_only_rule": most if lost.get(most, 0) >= ENOUGH else "compute",
-    }
-
-
-ENOUGH = 10  # percent of the window
 
 
 def _idle_cause() -> dict[str, Compare | None]:
@@ -320,7 +305,7 @@ def _of_job(expected: Mapping[str, Any], found: Any, unknown: set[str]) -> Misse
     rules = _rank(unknown)
     for number, rank in expected["ranks"].items():
         of = fields(rules, unknown)
-        yield from of(f"ranks.{number}", _without(rank), asked(held.get(number)))
+        yield from of(f"ranks.{number}", _without(rank), held.get(number))
         yield from _bytes(f"ranks.{number}.file_bytes", rank, held.get(number))
     yield from each(same)("", {"world_size": expected["world_size"]}, found.get("job"))
     yield from fields(_job(unknown), unknown)("job", expected["job"], found.get("job"))

@@ -315,7 +315,7 @@ def pipeline(
         mean_idle_pct_of_step=idle,
         compute_us_median_by_stage=by_stage,
         stage_max_over_mean=max(by_stage.values()) / mean,
-        workers=workers,
+        by_worker=workers,
         slowest_worker=max(workers, key=lambda w: w.compute_us),
         duration_cv_within_stage={"forward-compute@pp0": 0.02},
         compute_share_of_step_mean=0.9,

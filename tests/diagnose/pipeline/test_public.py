@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from meshwright.diagnose.pipeline.read import read_pipeline
-from meshwright.diagnose.pipeline.record import pipeline_record
+from meshwright.report.diagnosis.record import plain
 
 PUBLIC = Path(__file__).parents[4] / "shared" / "traces" / "public"
 FOLDERS = {
@@ -24,7 +24,7 @@ def _case(name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not folder.is_dir():
         pytest.skip("the real traces are not here: they stay outside of the repository")
     expected = json.loads((folder / "expected.json").read_text())
-    record = pipeline_record(read_pipeline(sorted(folder.glob(FOLDERS[name]))))
+    record = plain(read_pipeline(sorted(folder.glob(FOLDERS[name]))))
     return record, {name: value for name, value in expected.items() if name not in SAID}
 
 

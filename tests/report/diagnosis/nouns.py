@@ -381,7 +381,7 @@ def pipeline(stages: int = 4, batches: int = 8) -> Pipeline:
         mean_idle_pct_of_step=33.1,
         compute_us_median_by_stage={str(p): 14_000.0 + 900 * p for p in range(stages)},
         stage_max_over_mean=1.1,
-        workers=workers,
+        by_worker=workers,
         slowest_worker=workers[-1],
         duration_cv_within_stage={"forward": 0.02},
         compute_share_of_step_mean=0.669,

@@ -83,10 +83,10 @@ def test_odd_causes_and_promises(value):
 @pytest.mark.parametrize("value", ODD)
 def test_odd_pipelines_memory_and_metrics(value):
     found = nouns.diagnosis()
-    worker = replace(nouns.pipeline().workers[0], compute_us=value, over_median=value)
+    worker = replace(nouns.pipeline().by_worker[0], compute_us=value, over_median=value)
     pipeline = replace(
         nouns.pipeline(),
-        workers=(worker,),
+        by_worker=(worker,),
         step_span_us_median=value,
         what_if_us={"x": value},
         chart=(("pp0", "f", 0, value, value),),

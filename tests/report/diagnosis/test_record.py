@@ -12,6 +12,7 @@ import pytest
 
 from meshwright.diagnose.diagnosis import Evidence
 from meshwright.diagnose.rank import Rank
+from meshwright.report.diagnosis.derived import DERIVED
 from meshwright.report.diagnosis.record import LEFT_OUT, diagnosis_record
 from meshwright.report.diagnosis.schema import schema
 from meshwright.report.machine import indented, to_json
@@ -49,9 +50,18 @@ def test_the_schema_refuses_what_it_does_not_know():
 
 def test_a_rank_has_every_field_but_what_pictures_need():
     (first, *_) = read(nouns.diagnosis())["ranks"]
-    assert set(first) == {f.name for f in fields(Rank)} - LEFT_OUT["Rank"]
+    assert set(first) == {f.name for f in fields(Rank)} - LEFT_OUT["Rank"] | set(DERIVED["Rank"])
     assert first["attribution"]["parts_us"]["exposed_comm"] == 250_000.0
     assert first["collectives"][0]["busbw_GBps_at_min"] == 139.8
+
+
+def test_what_follows_from_a_noun_is_told_by_its_name():
+    record = read(nouns.diagnosis())
+    first, pipeline = record["ranks"][0], record["pipeline"]
+    assert (first["no_gpu_events"], first["steps"]) == (False, [])
+    assert first["principal_by_trace_only_rule"] in first["lost_shares_pct"]
+    assert pipeline["workers"] == len(pipeline["by_worker"]) > 1
+    assert pipeline["step_ms"] == pipeline["step_span_us_median"] / 1e3
 
 
 def test_split_and_groups_stand_once():

@@ -35,13 +35,13 @@ VARIED = (
 
 def slow_worker(pipeline: Pipeline) -> tuple[Worker, float] | None:
     """The worker slowest beside the others of its stage, and how much; None with one a stage."""
-    found = [(w, w.compute_us / m) for w in pipeline.workers if (m := _others_us(pipeline, w))]
+    found = [(w, w.compute_us / m) for w in pipeline.by_worker if (m := _others_us(pipeline, w))]
     worst = max(found, key=lambda pair: pair[1], default=None)
     return worst if worst and worst[1] >= SLOW_WORKER else None
 
 
 def _others_us(pipeline: Pipeline, worker: Worker) -> float:
-    others = [w.compute_us for w in pipeline.workers if w.pp == worker.pp and w.dp != worker.dp]
+    others = [w.compute_us for w in pipeline.by_worker if w.pp == worker.pp and w.dp != worker.dp]
     return median(others) if others else 0.0
 
 
@@ -72,8 +72,8 @@ def stages_of(case: Case) -> list[float]:
 
 def _stage_us(pipeline: Pipeline) -> list[float]:
     """Compute of each stage in the order of the pipeline, slow workers apart."""
-    names = dict.fromkeys(w.pp for w in pipeline.workers)
-    found = [median(w.compute_us for w in pipeline.workers if w.pp == p) for p in sorted(names)]
+    names = dict.fromkeys(w.pp for w in pipeline.by_worker)
+    found = [median(w.compute_us for w in pipeline.by_worker if w.pp == p) for p in sorted(names)]
     return found or list(pipeline.compute_us_median_by_stage.values())
 
 

@@ -38,8 +38,7 @@ class Pipeline:
     "no gaps between operations", "every operation at the mean of its kind". `slowest_workers` are
     the (pp, dp) that `mw` means.
     `chart` has the operations of one median step, for the timeline: (worker, kind, microbatch,
-    start_us, dur_us), of at most 20,000 operations, replicas with slow workers first;
-    `chart_step` is its number.
+    start_us, dur_us), of at most 20,000 operations, replicas with slow workers first.
     """
 
     source: str  # "operations" or "iterations"
@@ -55,7 +54,7 @@ class Pipeline:
     mean_idle_pct_of_step: float
     compute_us_median_by_stage: Mapping[str, float]
     stage_max_over_mean: float
-    workers: tuple[Worker, ...]
+    by_worker: tuple[Worker, ...]
     slowest_worker: Worker | None
     duration_cv_within_stage: Mapping[str, float]
     compute_share_of_step_mean: float
@@ -65,17 +64,13 @@ class Pipeline:
     mw: Mapping[str, float] = field(default_factory=dict)
     what_if_us: Mapping[str, float] = field(default_factory=dict)
     replay_us: float | None = None
-    effects_us: Mapping[str, float] = field(
-        default_factory=dict
-    )  # what uneven "stages", slow "workers", uneven "microbatches" cost a step
-    bubble_us: Mapping[str, float] = field(
-        default_factory=dict
-    )  # the step as "compute", "ideal_bubble", "imbalance", "waits"
+    # what uneven "stages", slow "workers", uneven "microbatches" cost a step
+    effects_us: Mapping[str, float] = field(default_factory=dict)
+    # the step as "compute", "ideal_bubble", "imbalance", "waits"
+    bubble_us: Mapping[str, float] = field(default_factory=dict)
     slowest_workers: tuple[tuple[int, int], ...] = ()
     chart: tuple[tuple[str, str, int, float, float], ...] = ()
-    chart_step: int | None = None
     principal: str = ""
-    ranks: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # per rank and iteration, of "iterations"
+    # per rank and iteration, of "iterations"
+    ranks: Mapping[str, Any] = field(default_factory=dict)
     left: tuple[Left, ...] = ()

@@ -122,7 +122,7 @@ def _computed(grid: Grid, workers: tuple[Worker, ...], operations: Operations) -
         "mean_idle_pct_of_step": 100.0 * (1.0 - share),
         "compute_us_median_by_stage": stages,
         "stage_max_over_mean": max(stages.values()) / mean if mean else 1.0,
-        "workers": workers,
+        "by_worker": workers,
         "slowest_worker": max(workers, key=lambda w: w.compute_us),
         "duration_cv_within_stage": spread_within_stage(operations),
         "compute_share_of_step_mean": share,
@@ -246,7 +246,6 @@ def _replayed(pipeline: Pipeline, operations: Operations) -> Pipeline:
         effects_us=effects_us(run, slowest),
         replay_us=float(np.median(run.actual_us)),
         chart=_chart(operations, table.steps[at], [table.dps[dp] for _, dp in slowest]),
-        chart_step=table.steps[at],
         left=(*pipeline.left, *table.left),
     )
 
@@ -278,7 +277,7 @@ def _judged(pipeline: Pipeline) -> Pipeline:
     """With its bubble taken apart, and the verdict."""
     p, m, v = pipeline.p, pipeline.m, pipeline.v
     replicas: dict[int, list[float]] = {}
-    for worker in pipeline.workers:
+    for worker in pipeline.by_worker:
         replicas.setdefault(worker.dp, []).append(worker.compute_us)
     step_us = pipeline.step_span_us_median
     pipeline = dataclasses.replace(

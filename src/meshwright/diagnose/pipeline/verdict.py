@@ -50,7 +50,7 @@ def _straggling(pipeline: Pipeline, cause: str) -> str:
     if others:
         count = len(pipeline.slowest_workers)
         return f"straggler: {count} workers, (pp {pp}, dp {dp}) the slowest"
-    over = next((w.over_median for w in pipeline.workers if (w.pp, w.dp) == (pp, dp)), 1.0)
+    over = next((w.over_median for w in pipeline.by_worker if (w.pp, w.dp) == (pp, dp)), 1.0)
     return f"straggler: one worker (pp {pp}, dp {dp}) {over:.2f}x the median"
 
 

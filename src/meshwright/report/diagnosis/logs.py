@@ -46,7 +46,7 @@ def pipeline_blocks(found: Pipeline) -> Iterator[Block]:
     )
     if found.slowdown is not None:
         yield f"a step takes {found.slowdown:.2f} times what it would with even operations"
-    workers = sorted(found.workers, key=lambda w: -w.over_median)
+    workers = sorted(found.by_worker, key=lambda w: -w.over_median)
     columns = (
         Column(key="pp", title="stage", align="right"),
         Column(key="dp", title="replica", align="right"),

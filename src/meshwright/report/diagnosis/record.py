@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from meshwright.report.diagnosis.derived import DERIVED
 from meshwright.report.diagnosis.figures import encodable
 from meshwright.report.diagnosis.split import split_of
 
@@ -62,12 +63,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, bool | float | int | None) and not hasattr(value, "tolist"):
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        hidden = LEFT_OUT.get(type(value).__name__, frozenset())
-        return {
-            f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in hidden
-        }
+        return _noun(value)
     if isinstance(value, Mapping):
         return {encodable(str(key)): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else str(value)
+
+
+def _noun(value: Any) -> dict[str, Any]:
+    """The fields of a noun that are in the record, and what follows from them."""
+    noun = type(value).__name__
+    hidden = LEFT_OUT.get(noun, frozenset())
+    own = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in hidden}
+    return own | {name: plain(of(value)) for name, (_, of) in DERIVED.get(noun, {}).items()}

@@ -8,6 +8,7 @@ from importlib import import_module
 from inspect import cleandoc
 from typing import Any
 
+from meshwright.report.diagnosis.derived import DERIVED
 from meshwright.report.diagnosis.record import LEFT_OUT, SCHEMA
 from meshwright.report.machine import FORMAT_VERSION
 
@@ -140,6 +141,8 @@ def _object(noun: type, known: dict[str, type], wanted: dict[str, Any]) -> dict[
     properties = {
         f.name: _type(str(f.type), known, wanted) for f in fields(noun) if f.name not in hidden
     }
+    for name, (annotation, of) in DERIVED.get(noun.__name__, {}).items():
+        properties[name] = _described(_type(annotation, known, wanted), cleandoc(of.__doc__ or ""))
     made = {
         "type": "object",
         "properties": properties,
