@@ -181,10 +181,11 @@ def test_what_is_replayed_orders_causes() -> None:
         step_us=1e5,
         what_if_us={"communication": 9.9e4, "host_launch": 7e4},
     )
-    found = causes(
-        of({"exposed_comm": 0.4, LATE: 0.3}, path=path, facts={"median_kernel_us": 9.0}, world=8)
-    )
+    one = of({"exposed_comm": 0.4, LATE: 0.3}, path=path, facts={"median_kernel_us": 9.0}, world=8)
+    found = causes(one)
     assert [c.code for c in found] == ["MOD901", "COM906"]
+    assert found[0].lost_us < found[1].lost_us
+    assert summary(one, found)[1].startswith("The part that gives most back, 30.0 ms, goes to MOD")
 
 
 # Promises

@@ -198,7 +198,9 @@ def _portion(cause: Cause, worth: Sequence[Cause], lost: float) -> str:
         return f"Most of it, {time(cause.lost_us)}, goes to"
     if all(cause.lost_us >= c.lost_us for c in worth):
         return f"The largest part of it, {time(cause.lost_us)}, goes to"
-    return f"{time(cause.lost_us)} of it and what follows from it go to"
+    if cause.ranks:  # others wait for these
+        return f"{time(cause.lost_us)} of it and what follows from it go to"
+    return f"The part that gives most back, {time(cause.lost_us)}, goes to"
 
 
 def _where(cause: Cause) -> str:
