@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from comparing import (
+from tolerances import (
     Miss,
     classes,
     count_of_gaps,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from comparing import Compare, Misses
+    from tolerances import Compare, Misses
 
 WORDS = dict.fromkeys(
     (
@@ -103,7 +103,7 @@ def compared(expected: Mapping[str, Any], found: Any, unknown: set[str]) -> Miss
 
 
 def _without(expected: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that one table of rules serves."""
+    """The names that one table of rules serves; files of a job had other names when measured."""
     apart = ("principal", "second", "file", "file_bytes")
     return {name: value for name, value in expected.items() if name not in apart}
 
@@ -293,8 +293,14 @@ def _by_kernel(key: str, expected: Mapping[str, Any], got: Any) -> Misses:
     """All collectives of a kernel together, where the answer knows more of them."""
     kernel = str(expected["collective"]).removeprefix("kernel:")
     mine = [item for item in got if str(item.get("kernel", "")).startswith(kernel)]
+    for name in COLLECTIVE[1:]:
+        if told(expected.get(name)) is not None:
+            yield Miss(f"{key}.{name}", expected[name], None, "a collective of that kind")
     yield from same(f"{key}.count", expected["count"], sum(item["count"] for item in mine))
-    yield from time(f"{key}.sum_us", expected["sum_us"], sum(item["sum_us"] for item in mine))
+    for name in ("sum_us", "exposed_us"):
+        yield from time(f"{key}.{name}", expected[name], sum(item[name] for item in mine))
+    least = min((item["min_us"] for item in mine), default=None)
+    yield from time(f"{key}.min_us", expected["min_us"], least)
 
 
 # Several ranks
