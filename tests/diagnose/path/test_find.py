@@ -263,6 +263,15 @@ def test_a_computing_host_waits_for_its_loader_and_transfers():
     assert path.what_if_us["host_launch"] == 125
 
 
+def test_events_of_a_stream_that_overlap_are_queued_all_the_same():
+    # the second begins before the first is over, as under programmatic dependent launch
+    device = [(0, 1, 0, 0), (50, 30, 0, 3), (78, 32, 0, 6), (109, 31, 0, 9), (138, 30, 0, 12)]
+    calls = [(2, 4, 0, 3), (10, 4, 0, 6), (20, 4, 0, 9), (30, 4, 0, 12)]
+    path = critical_path(made_trace(device, calls), WITHOUT_STEPS)
+    check_whole(path)
+    assert path.what_if_us["host_launch"] > 100  # the stream is busy for 118 us
+
+
 WITHOUT_STEPS = Rank(
     file="made",
     file_bytes=0,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from meshwright.diagnose.trace.columns import Bytes, Longs, Trace
 
 WAIT = re.compile(r"StreamWaitEvent")
+MOST_OVERLAPPING = 8  # events of a stream that run at once
 LATENCY_NS = 5_000  # of a launch, where the window shows none on an idle stream
 # An event that starts so soon after one elsewhere ended waited for it: at least, at most, and as a
 # part of the time that is to be explained. On ROCm a stream goes on some 20 us after the event.
@@ -82,15 +83,21 @@ def ends_of(end: Longs, of: Longs) -> Longs:
 
 
 def queued_behind(trace: Trace, rows: Longs, start: Longs, end: Longs) -> Longs:
-    """The event before each on its stream, unless they overlap; -1 none."""
+    """The last event before each on its stream that was over when it began; -1 none.
+
+    An event may begin before the one ahead of it is over (programmatic dependent launch, clocks
+    that round): it is then queued behind an earlier one, a few places back at most.
+    """
     device = trace.device
     order = np.lexsort((np.arange(len(rows)), device.stream[rows], device.device[rows]))
     stream, place = device.stream[rows][order], device.device[rows][order]
     found = np.full(len(rows), -1, dtype=np.int64)
-    same = (stream[1:] == stream[:-1]) & (place[1:] == place[:-1])
-    found[order[1:][same]] = order[:-1][same]
-    before = np.maximum(found, 0)
-    return np.where((found >= 0) & (end[before] <= start), found, -1) if len(rows) else found
+    for back in range(1, MOST_OVERLAPPING + 1):
+        later, earlier = order[back:], order[:-back]
+        same = (stream[back:] == stream[:-back]) & (place[back:] == place[:-back])
+        over = same & (found[later] < 0) & (end[earlier] <= start[later])
+        found[later[over]] = earlier[over]
+    return found
 
 
 def _latency(start: Longs, called: Longs, since: Longs, call: Longs) -> Longs:
