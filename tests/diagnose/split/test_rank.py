@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.diagnose.split.bars import joined_up
 from meshwright.diagnose.split.clock import EXACT, doubled
-from meshwright.diagnose.split.collectives import bus_factor, bus_rate, message_bytes
+from meshwright.diagnose.split.collectives import bus_factor, bus_rate, label_of, message_bytes
 from meshwright.diagnose.split.intervals import Spans
 from meshwright.diagnose.split.matmul import product_of
 from meshwright.diagnose.split.principal import principal_of
@@ -204,6 +204,20 @@ def test_a_collective_without_a_message_is_named_by_its_kernel() -> None:
     assert found.kernel == NCCL
     assert found.bytes is None
     assert found.busbw_GBps_at_min is None
+
+
+@pytest.mark.parametrize(
+    ("collective", "kernel", "label"),
+    [
+        ("allreduce", NCCL, "allreduce"),
+        ("kernel:ncclKernel_X", "ncclKernel_X(ncclWorkElem)", "ncclKernel_X"),
+        ("kernel:void ", "void (anonymous namespace)::reduce<c10::BFloat16, 16>(int)", "reduce"),
+        ("kernel:void a::b", "void a::b<float>(float*)", "b"),
+        ("kernel:", "", ""),
+    ],
+)
+def test_a_collective_is_told_by_the_function_of_its_kernel(collective, kernel, label) -> None:
+    assert label_of(collective, kernel) == label
 
 
 @pytest.mark.parametrize(

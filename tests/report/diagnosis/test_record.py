@@ -64,6 +64,20 @@ def test_what_follows_from_a_noun_is_told_by_its_name():
     assert pipeline["step_ms"] == pipeline["step_span_us_median"] / 1e3
 
 
+def test_what_a_trace_does_not_tell_of_a_collective_is_null():
+    bare = replace(nouns.collective(0, "", "", 1.0), pg_name="", group_size=-1, in_nelems=-1)
+    found = nouns.diagnosis(1)
+    rank = replace(found.evidence.ranks[0], collectives=(bare,))
+    found = replace(found, evidence=replace(found.evidence, ranks=(rank,)))
+    record = read(found)
+    jsonschema.validate(record, schema(), cls=jsonschema.Draft202012Validator)
+    ((told,),) = (one["collectives"] for one in record["ranks"])
+    assert [told[k] for k in ("axis", "pg_desc", "pg_name", "group_size", "in_nelems")] == [
+        None
+    ] * 5
+    assert (told["out_nelems"], told["dtype"]) == (8_388_608, "BFloat16")
+
+
 def test_split_and_groups_stand_once():
     record = read(nouns.diagnosis())
     assert sum(p["us"] for p in record["split"]["parts"]) == pytest.approx(record["step_us"])

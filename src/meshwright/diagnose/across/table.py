@@ -145,7 +145,7 @@ def _joined(
 
 def short(kernel: str) -> str:
     """The kernel's name without its arguments."""
-    return kernel.partition("(")[0]
+    return kernel.replace("(anonymous namespace)::", "").partition("(")[0]
 
 
 def _numbered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     Kind = tuple[Message | None, str]  # and the name of its kernel
 
+BY_KERNEL = "kernel:"  # before the name of a collective that only its kernel tells
 MOST = 300  # kinds that are told apart
 MOST_ELEMENTS = 2**48  # of one message: more is no size
 ELEMENT_BYTES = {  # of PyTorch's scalar types, as collectives print them
@@ -113,7 +115,7 @@ def _collective(told: Message | None, kernel: str, length: Longs, exposed: int) 
     shortest, middle = int(length.min()), median(length.tolist())
     size = message_bytes(told) if told else None
     return Collective(
-        collective=told.collective if told else "kernel:" + kernel.split("(")[0],
+        collective=told.collective if told else BY_KERNEL + kernel.split("(")[0],
         pg_name=told.group if told else "",
         pg_desc=told.description if told else "",
         pg_ranks=told.ranks if told else "",
@@ -131,6 +133,19 @@ def _collective(told: Message | None, kernel: str, length: Longs, exposed: int) 
         busbw_GBps_at_min=bus_rate(told, shortest),
         kernel=kernel[:160],
     )
+
+
+def label_of(collective: str, kernel: str) -> str:
+    """The name of a collective in words: its own, else the function's that its kernel is of.
+
+    A kernel's return type, namespaces, template and arguments are no part of that.
+    """
+    if not collective.startswith(BY_KERNEL):
+        return collective
+    whole = kernel or collective.removeprefix(BY_KERNEL)
+    bare = whole.replace("(anonymous namespace)::", "").removeprefix("void ")
+    words = re.split(r"[<(]", bare, maxsplit=1)[0].split("::")[-1].split()
+    return words[-1] if words else collective.removeprefix(BY_KERNEL).strip()
 
 
 def message_bytes(message: Message) -> int | None:

@@ -58,7 +58,7 @@ def proof_words(proof: Proof) -> str:
     """A piece of evidence in one line, with the events, the moment and the ranks it is about."""
     where = []
     if proof.events:
-        names = ", ".join(figures.name(event, 48) for event in proof.events[:_MOST_EVENTS])
+        names = ", ".join(figures.kernel(event, 48) for event in proof.events[:_MOST_EVENTS])
         more = len(proof.events) - _MOST_EVENTS
         where.append(f"{names}, {more} more" if more > 0 else names)
     if proof.start_us is not None:

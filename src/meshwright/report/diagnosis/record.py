@@ -23,6 +23,12 @@ LEFT_OUT = {  # fields of nouns that are not in the record
     "Meta": frozenset({"groups"}),  # all of them stand once, in the record's own "groups"
     "Pipeline": frozenset({"chart"}),
 }
+UNKNOWN = {  # by noun: fields that are null in the record where a trace does not tell them
+    "Collective": {
+        **dict.fromkeys(("pg_name", "pg_desc", "pg_ranks", "dtype", "axis"), ""),
+        **dict.fromkeys(("group_size", "in_nelems", "out_nelems"), -1),
+    },
+}
 
 
 def diagnosis_record(found: Diagnosis) -> dict[str, Any]:
@@ -76,4 +82,5 @@ def _noun(value: Any) -> dict[str, Any]:
     noun = type(value).__name__
     hidden = LEFT_OUT.get(noun, frozenset())
     own = {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in hidden}
+    own |= {k: None for k, unknown in UNKNOWN.get(noun, {}).items() if own[k] == unknown}
     return own | {name: plain(of(value)) for name, (_, of) in DERIVED.get(noun, {}).items()}

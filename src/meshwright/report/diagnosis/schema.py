@@ -9,7 +9,7 @@ from inspect import cleandoc
 from typing import Any
 
 from meshwright.report.diagnosis.derived import DERIVED
-from meshwright.report.diagnosis.record import LEFT_OUT, SCHEMA
+from meshwright.report.diagnosis.record import LEFT_OUT, SCHEMA, UNKNOWN
 from meshwright.report.machine import FORMAT_VERSION
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -138,8 +138,11 @@ def _container(
 def _object(noun: type, known: dict[str, type], wanted: dict[str, Any]) -> dict[str, Any]:
     """The schema of a noun."""
     hidden = LEFT_OUT.get(noun.__name__, frozenset())
+    unknown = UNKNOWN.get(noun.__name__, {})
     properties = {
-        f.name: _type(str(f.type), known, wanted) for f in fields(noun) if f.name not in hidden
+        f.name: _type(f"{f.type} | None" if f.name in unknown else str(f.type), known, wanted)
+        for f in fields(noun)
+        if f.name not in hidden
     }
     for name, (annotation, of) in DERIVED.get(noun.__name__, {}).items():
         properties[name] = _described(_type(annotation, known, wanted), cleandoc(of.__doc__ or ""))
