@@ -14,8 +14,8 @@ from meshwright.diagnose.calibrate.kernels import (
     fit_memory,
     precision_of,
 )
-from meshwright.diagnose.calibrate.measure import device_of
 from meshwright.diagnose.calibrate.shapes import attention_sizes, moved_bytes
+from meshwright.diagnose.device import device_named
 from meshwright.diagnose.rank import AttentionShape, MatmulShape, MovedShape
 from meshwright.diagnose.trace.columns import Shape
 from meshwright.hardware import catalogue, curves, efficiency
@@ -136,7 +136,7 @@ def test_precisions():
     ],
 )
 def test_devices_by_what_traces_call_them(name, device):
-    found = device_of(name)
+    found = device_named(name)
     assert (found.name if found else None) == device
 
 

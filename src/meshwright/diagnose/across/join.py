@@ -18,6 +18,7 @@ from meshwright.diagnose.across.stragglers import stragglers_of
 from meshwright.diagnose.across.table import rows_of
 from meshwright.diagnose.across.waits import waits_of
 from meshwright.diagnose.across.work import work_of
+from meshwright.diagnose.ranks import hosts_of, numbers_of, rank_step_us
 from meshwright.diagnose.trace.columns import Left
 
 if TYPE_CHECKING:
@@ -69,10 +70,9 @@ def matched_rows(ranks: Sequence[Rank]) -> tuple[Rows, Waits, Clocks] | None:
 
 def _in_order(ranks: Sequence[Rank]) -> tuple[list[Rank], list[int]]:
     """The ranks that have collectives, by number, and their numbers."""
-    met = [r for r in ranks if r.instances is not None and len(r.instances.signature)]
-    numbers = numbers_of(met)
-    order = sorted(range(len(met)), key=numbers.__getitem__)
-    return [met[i] for i in order], [numbers[i] for i in order]
+    numbered = sorted(zip(numbers_of(ranks), ranks, strict=True), key=lambda pair: pair[0])
+    met = [(n, r) for n, r in numbered if r.instances is not None and len(r.instances.signature)]
+    return [r for _, r in met], [n for n, _ in met]
 
 
 def _matched(rows: Rows, hosts: Sequence[str]) -> tuple[Waits, Clocks]:
@@ -97,7 +97,7 @@ def _totals(rows: Rows, waits: Waits, ranks: Sequence[Rank]) -> dict[str, Any]:
         "wait_us_by_rank": microseconds(waited),
         "wait_share_by_rank": tuple(np.round(waited / np.maximum(total, 1.0), 4).tolist()),
         "times_last": tuple(last.tolist()),
-        "step_us_by_rank": tuple(map(step_us, ranks)),
+        "step_us_by_rank": tuple(map(rank_step_us, ranks)),
         "compute_us_by_rank": tuple(map(compute_us, ranks)),
         "transfer_us_sum_of_min": float(waits.transfer_ns.sum()) / 1000.0,
         "matched": len(waits),
@@ -130,7 +130,7 @@ def _structure(
     work = work_of(ranks, rows, waits)
     compute = tuple(map(compute_us, ranks))
     found = stragglers_of(rows, waits, work)
-    hosts = _hosts(rows, ranks)
+    hosts = hosts_of(rows.ranks, ranks)
     return {
         "stragglers": found.stragglers,
         "passed_on": found.passed_on,
@@ -143,16 +143,6 @@ def _structure(
         "stage_by_rank": tuple(named.stage.tolist()),
         "step_variation": step_variation(work),
         "links": links_of(cells_of(rows, waits), axes=named.axes, hosts=hosts, job=job),
-    }
-
-
-def _hosts(rows: Rows, ranks: Sequence[Rank]) -> dict[int, str]:
-    """The host of each rank; without names, by the GPUs that each file counts on its host."""
-    count = {len(r.meta.gpus) for r in ranks}
-    per_node = count.pop() if len(count) == 1 else 0
-    return {
-        n: r.meta.host or (f"node {n // per_node}" if per_node > 1 else "")
-        for n, r in zip(rows.ranks, ranks, strict=True)
     }
 
 
@@ -192,25 +182,9 @@ def _left(rows: Rows, waits: Waits, clocks: Clocks) -> tuple[Left, ...]:
     return tuple(found)
 
 
-def numbers_of(ranks: Sequence[Rank]) -> list[int]:
-    """The rank of each trace; where some do not say, or two say the same, their order."""
-    known = [r.rank for r in ranks if r.rank is not None]
-    if len(set(known)) == len(ranks):
-        return known
-    return list(range(len(ranks)))
-
-
 def microseconds(nanoseconds: Longs | Doubles) -> tuple[float, ...]:
     """The same in microseconds."""
     return tuple((nanoseconds / 1000.0).tolist())
-
-
-def step_us(rank: Rank) -> float:
-    """A step as the device lived it, else as the host did, else the whole trace."""
-    for value in (rank.device_step_time_us_median, rank.step_time_us_median):
-        if value is not None:
-            return value
-    return rank.gpu_span.window_us if rank.gpu_span else 0.0
 
 
 def compute_us(rank: Rank) -> float:

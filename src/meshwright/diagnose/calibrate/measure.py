@@ -17,8 +17,8 @@ from meshwright.diagnose.calibrate.kernels import (
 from meshwright.diagnose.calibrate.merging import all_attention, all_matmuls, all_moved
 from meshwright.diagnose.calibrate.noun import Calibration, Coefficient
 from meshwright.diagnose.calibrate.transfers import transfers_of, transfers_of_one
+from meshwright.diagnose.device import device_named
 from meshwright.diagnose.trace.columns import Left
-from meshwright.hardware import catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ def calibration(
     """
     _check_device(ranks, gpu)
     name = _name_of(ranks)
-    device = gpu or device_of(name)
+    device = gpu or device_named(name)
     transfers, left = transfers_of(ranks)
     if not transfers and across is None and len(ranks) == 1:
         transfers = transfers_of_one(ranks[0])
@@ -94,17 +94,6 @@ def _check_device(ranks: Sequence[Rank], gpu: Gpu | None) -> None:
             f"the run computed on CPUs and its plan is for {gpu.name}: they share no figure",
             hint="meshwright calibrate -o this-machine.toml, and a plan with that cluster",
         )
-
-
-def device_of(name: str) -> Gpu | None:
-    """The catalogue's device of a name in a trace; drivers add words ("... MI300X VF") to it."""
-    words = name.split()
-    for count in range(len(words), 0, -1):
-        try:
-            return catalogue.gpu(" ".join(words[:count]))
-        except MeshwrightError:
-            continue
-    return None
 
 
 def _name_of(ranks: Sequence[Rank]) -> str:

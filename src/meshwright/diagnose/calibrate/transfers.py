@@ -9,6 +9,7 @@ import numpy as np
 from meshwright.diagnose.across.bus import kind_of, payload_bytes
 from meshwright.diagnose.across.join import matched_rows
 from meshwright.diagnose.calibrate.noun import Transfer
+from meshwright.diagnose.ranks import hosts_of, numbers_of
 from meshwright.diagnose.trace.columns import Left, Message
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def transfers_of(ranks: Sequence[Rank]) -> tuple[tuple[Transfer, ...], tuple[Lef
     if told is None:
         return (), ()
     rows, waits, _ = told
-    hosts = _nodes(rows.ranks, ranks)
+    hosts = hosts_of(numbers_of(ranks), ranks)
     sized = [_sized(k.message) for k in rows.kinds]
     has = np.array([s is not None for s in sized], bool)
     complete = waits.complete & has[waits.kind]
@@ -59,17 +60,6 @@ def _sized(message: Message | None) -> tuple[str, int] | None:
     kind, moved = kind_of(message), payload_bytes(message)
     kind = "send" if kind == "recv" else kind
     return (kind, moved) if kind in KINDS and moved else None
-
-
-def _nodes(numbers: Sequence[int], ranks: Sequence[Rank]) -> Mapping[int, str]:
-    """The node of each rank: its host's name, else by the GPUs that its host has; "" unknown."""
-    per_node = max((len(r.meta.gpus) for r in ranks), default=0)
-    by_number = {r.rank: r for r in ranks}
-    found = {}
-    for place, number in enumerate(numbers):
-        rank = by_number.get(number, ranks[place])
-        found[number] = rank.meta.host or (str(number // per_node) if per_node > 1 else "")
-    return found
 
 
 def _cells(

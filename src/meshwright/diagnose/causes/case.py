@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.ranks import numbers_of, rank_step_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,9 +34,10 @@ FEWEST_STEPS = 2
 class Case:
     """What rules are asked about.
 
-    `ranks` are those whose time is accounted for. `parts_us` divides a step: mean over ranks of
-    the parts of their attributions, or the parts of a pipeline's step; its sum is `step_us`.
-    `lost_us` is what of it is neither compute nor unavoidable, `steps` the fewest steps of a rank.
+    `ranks` are those whose time is accounted for, `numbers` theirs. `parts_us` divides a step: mean
+    over ranks of the parts of their attributions, or the parts of a pipeline's step; its sum is
+    `step_us`. `lost_us` is what of it is neither compute nor unavoidable, `steps` the fewest steps
+    of a rank.
     """
 
     evidence: Evidence
@@ -44,7 +45,8 @@ class Case:
     step_us: float
     parts_us: Mapping[str, float]
     steps: int
-    guards: tuple[str, ...] = field(default=())
+    numbers: tuple[int, ...] = ()
+    guards: tuple[str, ...] = ()
 
     @property
     def across(self) -> Across | None:
@@ -81,12 +83,18 @@ class Case:
 
 def case_of(evidence: Evidence) -> Case:
     """The case that the evidence makes; with no time accounted for, its step is 0 long."""
-    ranks = tuple(r for r in evidence.ranks if r.attribution and r.attribution.window_us > 0)
-    if ranks:
+    numbered = [
+        (number, rank)
+        for number, rank in zip(numbers_of(evidence.ranks), evidence.ranks, strict=True)
+        if rank.attribution and rank.attribution.window_us > 0
+    ]
+    if numbered:
+        ranks = tuple(rank for _, rank in numbered)
         step_us = median(map(rank_step_us, ranks))
         return Case(
             evidence=evidence,
             ranks=ranks,
+            numbers=tuple(number for number, _ in numbered),
             step_us=step_us,
             parts_us=_mean_parts(ranks, step_us),
             steps=min(map(steps_of, ranks)),
@@ -131,26 +139,10 @@ def _of_pipeline(evidence: Evidence, pipeline: Pipeline) -> Case:
     )
 
 
-def rank_step_us(rank: Rank) -> float:
-    """A step of one rank: the device's median, else the host's, else the whole window."""
-    found = rank.device_step_time_us_median or rank.step_time_us_median
-    return found or (rank.attribution.window_us if rank.attribution else 0.0)
-
-
 def steps_of(rank: Rank) -> int:
     """Steps in the window of a rank's attribution, at least 1."""
     named = len(rank.cpu_steps) or len(rank.device_steps)
     return max(1, (rank.step_window.n_steps if rank.step_window else 0) or named)
-
-
-def number_of(rank: Rank, position: int) -> int:
-    """The rank's number; its position among the traces where the file does not tell."""
-    return position if rank.rank is None else rank.rank
-
-
-def numbers(case: Case) -> tuple[int, ...]:
-    """Numbers of the ranks of a case."""
-    return tuple(number_of(r, n) for n, r in enumerate(case.ranks))
 
 
 def _mean_parts(ranks: tuple[Rank, ...], step_us: float) -> dict[str, float]:
@@ -227,7 +219,11 @@ def calls_a_step(case: Case, name: str) -> float | None:
 
 def largest(case: Case, name: str) -> tuple[float, int] | None:
     """The largest value of a figure, and the rank that has it; None unknown."""
-    found = [(r.facts[name], number_of(r, n)) for n, r in enumerate(case.ranks) if name in r.facts]
+    found = [
+        (rank.facts[name], number)
+        for number, rank in zip(case.numbers, case.ranks, strict=True)
+        if name in rank.facts
+    ]
     return max(found) if found else None
 
 

@@ -12,7 +12,6 @@ from meshwright.diagnose.causes.case import (
     UNTOLD,
     fact_us,
     largest,
-    numbers,
     part_share,
 )
 from meshwright.diagnose.causes.exposed import WAIT
@@ -95,7 +94,7 @@ def slow_matmuls(case: Case) -> Found | None:
             of_ranks(
                 f"{shape.op} {shape.m} x {shape.n} x {shape.k} in {shape.dtype}: "
                 f"{shape.tflops:.0f} TFLOP/s, usual are {worst.usual_tflops:.0f}",
-                numbers(case)[:1],
+                case.numbers[:1],
             ),
         ),
         lever=lever(case, "check clocks, power cap and types of the products; pad to 64 or 128"),
@@ -318,7 +317,7 @@ def unsteady_steps(case: Case) -> Found | None:
     return Found(
         message=f"Steps take {time(min(lengths))} to {time(max(lengths))}; what varies most is "
         f"{part.removeprefix('idle_').replace('_', ' ')}.",
-        proofs=(of_ranks(f"longest is {longest.name}, {time(longest.dur_us)}", numbers(case)[:1]),),
+        proofs=(of_ranks(f"longest is {longest.name}, {time(longest.dur_us)}", case.numbers[:1]),),
         lever=lever(
             case,
             "pin processes to cores, collect garbage at set steps, keep other jobs off the node",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from meshwright.base.errors import MeshwrightError
 from meshwright.base.finding import Severity
-from meshwright.diagnose.causes.case import is_elsewhere, rank_step_us
+from meshwright.diagnose.causes.case import is_elsewhere
 from meshwright.diagnose.diagnosis import Lever
+from meshwright.diagnose.ranks import rank_step_us
 from meshwright.plan.words import FIELDS, read_word
 
 if TYPE_CHECKING:

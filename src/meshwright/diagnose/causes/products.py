@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING
 
-from meshwright.base.errors import MeshwrightError
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.causes.case import fact_us
-from meshwright.hardware.catalogue import gpu as gpu_named
+from meshwright.diagnose.device import device_named
 from meshwright.hardware.efficiency import matmul_s
 
 if TYPE_CHECKING:
@@ -34,17 +32,6 @@ class SlowProduct:
     usual_tflops: float
     excess_us: float
     device: str
-
-
-@lru_cache(maxsize=32)
-def device_named(name: str | None) -> Gpu | None:
-    """The device of the catalogue that a trace names, if there is one."""
-    if not name:
-        return None
-    try:
-        return gpu_named(name)
-    except MeshwrightError:
-        return None
 
 
 def device_of(case: Case) -> Gpu | None:

@@ -6,8 +6,9 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_duration
-from meshwright.diagnose.causes.case import class_us, number_of, numbers, part_share
+from meshwright.diagnose.causes.case import class_us, part_share
 from meshwright.diagnose.diagnosis import Proof
+from meshwright.diagnose.split.collectives import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +32,7 @@ def of_parts(case: Case, *names: str, what: str, events: Sequence[str] = ()) -> 
     worst = max(range(len(case.ranks)), key=lambda n: _share(case.ranks[n].attribution, names))
     rank = case.ranks[worst]
     if len(case.ranks) > 1:
-        text += f", most on rank {number_of(rank, worst)}: {_share(rank.attribution, names):.1%}"
+        text += f", most on rank {case.numbers[worst]}: {_share(rank.attribution, names):.1%}"
     step = worst_step(rank, *names)
     at = rank.device_steps[step] if step is not None and step < len(rank.device_steps) else None
     return Proof(
@@ -39,7 +40,7 @@ def of_parts(case: Case, *names: str, what: str, events: Sequence[str] = ()) -> 
         events=named(events),
         start_us=at.start_us if at else None,
         dur_us=at.dur_us if at else None,
-        ranks=(number_of(rank, worst),) if len(case.ranks) > 1 else numbers(case),
+        ranks=(case.numbers[worst],) if len(case.ranks) > 1 else case.numbers,
     )
 
 
@@ -65,7 +66,7 @@ def of_kernels(case: Case, *kinds: str) -> Proof:
             f"; the longest are {first.count} of {first.kind}, {first.pct_of_kernel_sum:.1f}% of "
             "all kernel time"
         )
-    return Proof(text=text, events=named([k.name for k in found]), ranks=numbers(case)[:1])
+    return Proof(text=text, events=named([k.name for k in found]), ranks=case.numbers[:1])
 
 
 def of_collectives(case: Case, *, axis: str | None = None) -> Proof | None:
@@ -75,16 +76,16 @@ def of_collectives(case: Case, *, axis: str | None = None) -> Proof | None:
     found.sort(key=lambda c: -c.exposed_us)
     if not found:
         return None
-    first = found[0]
+    first, names = found[0], [label_of(c.collective, c.kernel) for c in found]
     size = f" of {first.bytes / 1e6:.3g} MB" if first.bytes else ""
     text = (
-        f"most exposed: {first.count} x {first.collective}{size}"
+        f"most exposed: {first.count} x {names[0]}{size}"
         f"{f' over {first.group_size} ranks' if first.group_size > 0 else ''}, median "
         f"{time(first.median_us)}, fastest {time(first.min_us)}, {time(first.exposed_us)} exposed"
     )
     if first.busbw_GBps_at_min:
         text += f"; at best {first.busbw_GBps_at_min:.3g} GB/s on the bus, waiting included"
-    return Proof(text=text, events=named([c.collective for c in found]), ranks=numbers(case)[:1])
+    return Proof(text=text, events=named(names), ranks=case.numbers[:1])
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:

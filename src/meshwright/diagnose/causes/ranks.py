@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from meshwright.diagnose.causes.case import numbers
 from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_ranks, time
@@ -185,7 +184,7 @@ def waiting_in_collectives(case: Case) -> Found | None:
     return Found(
         message=f"Ranks wait {time(us)} of each step in collectives"
         + (f", most of it for {ranks_in_words(ranks)}." if ranks else " for whoever comes last."),
-        proofs=(of_ranks(text, ranks or numbers(case)),),
+        proofs=(of_ranks(text, ranks or case.numbers),),
         lever=lever(
             case, "find why the last ranks are late: their loader, host or clocks", free="straggler"
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us, numbers
+from meshwright.diagnose.causes.case import LATE, calls_a_step, fact_us
 from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_parts, of_ranks, time
@@ -186,7 +186,7 @@ def warm_up(case: Case) -> Found | None:
         message=f"Compilation takes {time(sum(takes.values()))} of a step on average."
         if compiled
         else f"The trace begins before the run is warm: {text}.",
-        proofs=(of_ranks(text if first > 1 else "idle in compilation", numbers(case)[:1]),),
+        proofs=(of_ranks(text if first > 1 else "idle in compilation", case.numbers[:1]),),
         lever=lever(case, "trace after warm-up; keep shapes the same, so that nothing recompiles"),
         takes_us=takes if compiled else {},
         confidence="medium",
@@ -276,7 +276,7 @@ def rotating_straggler(case: Case) -> Found | None:
     )
     return Found(
         message=f"Ranks wait {time(us)} of each step for one that is late, another each time.",
-        proofs=(of_ranks(f"times last: {last}", numbers(case)[:8]),),
+        proofs=(of_ranks(f"times last: {last}", case.numbers[:8]),),
         lever=lever(
             case,
             "collect garbage at the same step everywhere, pin processes, let the loader run ahead",

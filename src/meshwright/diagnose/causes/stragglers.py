@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.causes.case import axis_of, number_of, steps_of
+from meshwright.diagnose.causes.case import axis_of, steps_of
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case
@@ -46,7 +46,7 @@ def wait_us(case: Case) -> float:
             if axis_of(case, a.axis) not in PIPELINE
         )
     else:
-        steps = {number_of(r, n): steps_of(r) for n, r in enumerate(case.ranks)}
+        steps = dict(zip(case.numbers, map(steps_of, case.ranks), strict=True))
         waits = zip(across.ranks, across.wait_us_by_rank, strict=True)
         mean = fmean(us / steps.get(rank, 1) for rank, us in waits) if across.ranks else 0.0
     return min(mean, case.part_us("exposed_comm"))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from meshwright.diagnose.across.join import numbers_of
+from meshwright.diagnose.ranks import numbers_of
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.bars import strips
 from meshwright.report.diagnosis.causes import cost

@@ -11,7 +11,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
-from meshwright.diagnose.causes.case import case_of, part_share, rank_step_us
+from meshwright.diagnose.causes.case import case_of, part_share
+from meshwright.diagnose.ranks import rank_step_us
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from meshwright.base.noun import dataclass
 from meshwright.base.table import Column, Row, Table, table_of
-from meshwright.diagnose.across.join import numbers_of
-from meshwright.diagnose.causes.case import rank_step_us, steps_of
+from meshwright.diagnose.causes.case import steps_of
+from meshwright.diagnose.ranks import numbers_of, rank_step_us
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.split import rank_parts, whose
 
