@@ -212,6 +212,21 @@ def test_the_loader_comes_first_then_the_allocator_then_checkpoints() -> None:
     }
 
 
+def test_work_that_was_queued_waits_for_no_checkpoint() -> None:
+    rows = Rows()
+    rows.launched(0, 10, 20)
+    rows.launched(15, 50, 60)  # in the device's queue before its gap began
+    rows.work(80, 90)  # its launch is not in the trace
+    rows.launched(95, 110, 120)
+    rows.mark(22, 92, "checkpoint#Keeper.save")
+    found = parts(rows)
+    assert found["idle_device_dependency"] == 30
+    assert found["idle_unknown_launch_not_in_trace"] == 20
+    assert found["idle_checkpoint"] == 2
+    assert found["idle_host_late_launch"] == 3
+    assert found["idle_launch_latency"] == 15
+
+
 def test_the_profiler_owns_what_it_holds_up_but_never_the_tail() -> None:
     rows = Rows()
     rows.mark(0, 200, "ProfilerStep#1")

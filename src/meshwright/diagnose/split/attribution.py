@@ -10,8 +10,8 @@ from meshwright.diagnose.rank import Attribution
 from meshwright.diagnose.split.idle import DEPENDENCY, LATE, LATENCY, TAIL, by_launch
 from meshwright.diagnose.split.intervals import (
     Spans,
-    clip,
     intersect,
+    merged,
     pieces,
     subtract,
     union,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 DATALOADER, MALLOC = "idle_dataloader", "idle_malloc_free"
 CHECKPOINT, PROFILER = "idle_checkpoint", "idle_profiler"
 ALWAYS = ("compute", "exposed_comm", "exposed_memory", DATALOADER, MALLOC)  # told even if nothing
-IN_TAIL = (DATALOADER, MALLOC)
+OF_HOST = (LATE, LATENCY)
 LOST = {
     "data_processing": (DATALOADER,),
     "host_launch": (LATE, LATENCY),
@@ -89,19 +89,24 @@ def idle_by_owner(
 ) -> dict[str, Spans]:
     """When the device had nothing to do in windows, by owner; every moment has one.
 
-    Neighbours in the sets may touch. Checkpoints and the profiler own nothing after the last
-    event: that is the tail in any case.
+    Neighbours in the sets may touch. The loader and the allocator own what is idle while the host
+    is in them. All others own only what late launches would: work that was queued, or has no
+    launch in the trace, does not wait for what the host does meanwhile.
     """
     idle = subtract(union(*windows), work.busy)
-    last = int(work.begins[-1]) if len(work.begins) else 0
     held = {}
     for name, spans in owners:
-        of = spans if name in IN_TAIL or not spans else clip(spans, int(spans.start[0]), last)
-        held[name] = intersect(idle, of)
-        idle = subtract(idle, of)
+        if name in ALWAYS:
+            held[name] = intersect(idle, spans)
+            idle = subtract(idle, spans)
     idle = pieces(idle, np.sort(np.concatenate((work.begins, *windows))))
     # Events of no length (clocks of a microsecond) begin a piece and count as what ends it.
-    return held | by_launch(trace, work, idle, ends=idle.start)
+    found = by_launch(trace, work, idle, ends=idle.start)
+    for name, spans in owners:
+        if name not in ALWAYS:
+            held[name] = merged(*(intersect(found[late], spans) for late in OF_HOST))
+            found |= {late: subtract(found[late], spans) for late in OF_HOST}
+    return held | found
 
 
 def lost_shares(parts_pct: Mapping[str, float]) -> dict[str, float]:
