@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import pickle
+from pathlib import Path
 
 import pytest
 import trace_texts as texts
@@ -83,6 +84,16 @@ def test_patterns_and_files_each_once(folder):
 
 def test_files_that_are_named_are_kept_whatever_they_are(folder):
     assert names(find_traces([folder / "expected.json"])[0]) == ["expected.json"]
+
+
+def test_what_training_keeps_beside_its_traces_is_passed_over(folder):
+    (folder / "run.json").write_text("{}")
+    (folder / "summary.json").write_text("{}")
+    (folder / "step-10").mkdir()
+    (folder / "step-10" / "manifest.json").write_text("{}")
+    (folder / "other.json").write_text("{}")
+    _, left = find_traces([folder])
+    assert {Path(one.what).name for one in left} == {"expected.json", "other.json"}
 
 
 @pytest.mark.parametrize("path", ["none.json", "none*.json", "a\0b"])

@@ -35,6 +35,8 @@ _SNAPSHOT = re.compile(rb'"(?:device_traces|segments|block_pools|external_annota
 _NCCL = re.compile(rb"\bNCCL (?:INFO|WARN|TRACE|version)\b")
 _METRIC = frozenset(("step", "step_s", "loss", "tokens_per_s", "iteration", "event", "kind"))
 _SUFFIXES = (".json", ".json.gz", ".jsonl", ".trace", ".trace.gz", ".pickle", ".pkl")
+_OF_RUN = "run.json"  # lies in every folder of `meshwright train`, with these beside and below it
+_RUN_FILES = frozenset((_OF_RUN, "config.json", "summary.json", "manifest.json", "tensors.json"))
 _LOGS = (".log", ".txt", ".out", ".err")
 
 
@@ -103,7 +105,8 @@ def find_traces(paths: Sequence[str | Path]) -> tuple[list[Path], list[Left]]:
     """Files to analyze from files, folders and patterns, each once, and what was left out.
 
     Files of a folder or pattern come in natural order (rank 2 before rank 10); of a folder those
-    that look like no trace are left out and told. Raises `InvalidInput` for what does not exist.
+    that hold no trace are left out and told, but for what `meshwright train` keeps beside traces.
+    Raises `InvalidInput` for what does not exist.
     """
     found: dict[Path, Path] = {}
     left: list[Left] = []
@@ -134,10 +137,18 @@ def _in_folder(folder: Path, left: list[Left]) -> list[Path]:
         log = path.name.lower().endswith(_LOGS)
         if layout == "nccl-log" or (layout != "unknown" and not log):
             kept.append(path)
-        elif not log:
-            reason = "it looks like no trace"
+        elif not log and not _is_of_run(path, folder):
+            reason = "it holds no events of a profiler"
             left.append(Left(what=str(path), count=1, time_us=0.0, reason=reason))
     return kept
+
+
+def _is_of_run(path: Path, folder: Path) -> bool:
+    """Whether a file is one that `meshwright train` keeps in its folder, and that times nothing."""
+    return path.name in _RUN_FILES and any(
+        place.is_relative_to(folder) and (place / _OF_RUN).is_file()
+        for place in (path.parent, path.parent.parent)
+    )
 
 
 def _files(folder: Path) -> Iterator[Path]:
