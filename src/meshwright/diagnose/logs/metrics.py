@@ -63,9 +63,10 @@ def read_metrics(path: str | Path) -> Mapping[str, Any]:
     "skipped_steps", "not_finite_steps", "step_s_median", "step_s_p90", "step_s_variation" (standard
     deviation over mean), "slow_steps", "slow_steps_every" (their distance, where it is always the
     same), "slow_steps_share" (of the time, what they take over the median), "drift" (last third
-    over first third), "first_step_s_median", "data_wait_s_median", "data_wait_share", "save_s_"
-    and "evaluate_s_" + "median" and "count", "save_share", "evaluate_share",
-    "between_attempts_s", "tokens_per_s_median", "tokens_per_s_per_device_median", "mfu_median",
+    over first third, of thirty steps and more), "first_step_s_median", "data_wait_s_median",
+    "data_wait_share", "save_s_" and "evaluate_s_" + "median" and "count", "save_share",
+    "evaluate_share", "between_attempts_s", "tokens_per_s_median", "tokens_per_s_per_device_median",
+    "mfu_median",
     "unlabelled_share" (tokens that the loss leaves out), "memory_bytes_max", "loss_first",
     "loss_last"; with summary.json also "planned_step_s", "step_over_plan", "planned_bytes",
     "bytes_over_plan", "world_size", "device", "ended", "checkpoint_stall_s". "left" has what could
@@ -140,6 +141,9 @@ def _counts(steps: _Steps) -> dict[str, Any]:
     }
 
 
+LEAST_THIRD = 10  # steps: of fewer a single late one makes a drift
+
+
 def _lengths(steps: _Steps) -> dict[str, Any]:
     """How long steps take, how much that varies, and how."""
     lengths = steps["step_s"][steps.steady]
@@ -155,7 +159,7 @@ def _lengths(steps: _Steps) -> dict[str, Any]:
         "slow_steps_every": _every(steps["step"][steps.steady][slow]),
         "slow_steps_share": _over(float((lengths[slow] - usual).sum()), float(lengths.sum())),
         "drift": _over(float(np.median(lengths[-third:])), float(np.median(lengths[:third])))
-        if third > 1
+        if third >= LEAST_THIRD
         else None,
         "first_step_s_median": float(np.median(first)),
     }
