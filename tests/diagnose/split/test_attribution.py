@@ -212,6 +212,16 @@ def test_the_loader_comes_first_then_the_allocator_then_checkpoints() -> None:
     }
 
 
+def test_pinning_memory_of_the_host_is_no_allocation_on_the_device() -> None:
+    rows = Rows()
+    rows.launched(0, 1, 10)
+    rows.call(12, 20, name="cudaHostAlloc")
+    rows.call(20, 25, name="cudaMalloc")
+    rows.launched(26, 30, 31)
+    assert parts(rows)["idle_malloc_free"] == 5
+    assert rank_of(rows.trace()).facts["malloc_calls"] == 1
+
+
 def test_work_that_was_queued_waits_for_no_checkpoint() -> None:
     rows = Rows()
     rows.launched(0, 10, 20)

@@ -31,9 +31,8 @@ LOADER_FRAMES = re.compile(
 )
 OPTIMIZER = re.compile(r"^Optimizer\.step")
 SYNC = re.compile(r"Synchronize(Stream|Device|Event)?(WithTimeout)?(_ptsz|_v\d+)?$")
-MALLOC = re.compile(
-    r"^(cuda|hip|mu)Malloc|^(cu|hip)Mem(Alloc|Create|Map|SetAccess|AddressReserve)|^\w+HostAlloc"
-)
+# Of device memory: pinning memory of the host (cudaHostAlloc) is no allocator of the device's.
+MALLOC = re.compile(r"^(cuda|hip|mu)Malloc|^(cu|hip)Mem(Alloc|Create|Map|SetAccess|AddressReserve)")
 FREE = re.compile(r"^(cuda|hip|mu)Free|^(cu|hip)Mem(Free|Unmap|Release)")
 
 # Marks and operators, then Python frames ("file.py(line): function"), of what else may hold the
