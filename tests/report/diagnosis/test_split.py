@@ -84,19 +84,6 @@ def test_rounded_texts_sum_to_the_rounded_sum(values, digits):
     assert all(abs(t - v) <= 10**-digits + 1e-6 for t, v in zip(texts, values, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "words"),
-    [
-        ((3,), "rank 3"),
-        ((0, 1, 2, 3, 8), "ranks 0-3, 8"),
-        ((), ""),
-        (range(0, 40, 2), "ranks 0, 2, 4, 6, 8, 10, 12, 14 and 12 more"),
-    ],
-)
-def test_ranks_in_words(numbers, words):
-    assert figures.ranks(tuple(numbers)) == words
-
-
 def test_names_from_traces_steer_no_terminal():
     assert figures.name("a\x1b[31mb\nc") == "a\\x1b[31mb c"
     assert len(figures.name("x" * 1000)) == 72

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from meshwright.base.words import plural
-from meshwright.report.diagnosis import figures
+from meshwright.base.words import plural, ranks_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ def guards_of(ranks: Sequence[Rank]) -> Iterator[str]:
     twice = sorted(number for number, count in numbers.items() if count > 1)
     if twice:
         yield (
-            f"{figures.ranks(twice)} {_is(twice)} there more than once: "
+            f"{ranks_in_words(twice)} {_is(twice)} there more than once: "
             "are these traces of one run?"
         )
     unnumbered = sum(rank.rank is None for rank in ranks)
@@ -48,7 +47,7 @@ def _missing(there: set[int], world: int) -> Iterator[str]:
         )
     elif absent:
         yield (
-            f"{figures.ranks(absent)} of {world} {_is(absent)} missing: "
+            f"{ranks_in_words(absent)} of {world} {_is(absent)} missing: "
             "how long others waited for them is not known"
         )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from meshwright.base.words import ranks_in_words
 from meshwright.diagnose.causes.case import (
     LATE,
     UNTOLD,
@@ -24,7 +25,7 @@ from meshwright.diagnose.causes.products import (
 )
 from meshwright.diagnose.causes.proofs import of_kernels, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
-from meshwright.diagnose.causes.stragglers import ranks_in_words, wait_us
+from meshwright.diagnose.causes.stragglers import wait_us
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case

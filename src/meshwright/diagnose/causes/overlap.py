@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from meshwright.base.words import ranks_in_words
 from meshwright.diagnose.causes.case import axis_of, fact_us, largest, steps_of
 from meshwright.diagnose.causes.exposed import (
     DATA_PARALLEL,
@@ -18,7 +19,6 @@ from meshwright.diagnose.causes.levers import lever
 from meshwright.diagnose.causes.links import USUAL, slow_link_takes_us, slow_links
 from meshwright.diagnose.causes.proofs import of_collectives, of_parts, of_ranks, some, time
 from meshwright.diagnose.causes.rule import Found, cause
-from meshwright.diagnose.causes.stragglers import ranks_in_words
 
 if TYPE_CHECKING:
     from meshwright.diagnose.causes.case import Case

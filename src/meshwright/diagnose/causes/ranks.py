@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.base.words import ranks_in_words
 from meshwright.diagnose.causes.exposed import WAIT
 from meshwright.diagnose.causes.levers import at_most_replayed, lever
 from meshwright.diagnose.causes.proofs import of_ranks, time
@@ -13,7 +14,6 @@ from meshwright.diagnose.causes.stragglers import (
     MUCH_WAITING,
     Waited,
     is_of_its_stage,
-    ranks_in_words,
     wait_us,
     waited_by_stages_us,
     waited_for,

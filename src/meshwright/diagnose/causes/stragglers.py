@@ -107,16 +107,3 @@ def is_of_its_stage(case: Case, ranks: tuple[int, ...]) -> bool:
         for rank in ranks
         if rank in own
     )
-
-
-def ranks_in_words(ranks: tuple[int, ...]) -> str:
-    """ "rank 7", "ranks 4, 5 and 6", "ranks 0, 8, 16 and 29 more"."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) > _SHOWN:
-        shown = ", ".join(map(str, ranks[:_SHOWN]))
-        return f"ranks {shown} and {len(ranks) - _SHOWN} more"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
-
-
-_SHOWN = 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_bytes
+from meshwright.base.words import ranks_in_words
 from meshwright.diagnose.causes.case import TAIL, case_of
 from meshwright.diagnose.causes.judge import ENOUGH, RULES_THE_REST, recoverable_us
 from meshwright.diagnose.causes.pipeline import (
@@ -15,7 +16,7 @@ from meshwright.diagnose.causes.pipeline import (
     uneven_us,
 )
 from meshwright.diagnose.causes.proofs import time
-from meshwright.diagnose.causes.stragglers import mostly, ranks_in_words, stage_wait_us, wait_us
+from meshwright.diagnose.causes.stragglers import mostly, stage_wait_us, wait_us
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.table import Column, Table, table_of
+from meshwright.base.words import ranks_in_words
 from meshwright.report.diagnosis import figures
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def cost(cause: Cause) -> str:
     lost = f"{figures.duration(cause.lost_us)} of a step ({figures.share(cause.share)})"
     parts = [lost if cause.lost_us else "no time of the step by itself", cause.kind]
     if cause.ranks:
-        parts.append(figures.ranks(cause.ranks))
+        parts.append(ranks_in_words(cause.ranks))
     return ", ".join(parts)
 
 
@@ -65,7 +66,7 @@ def proof_words(proof: Proof) -> str:
         long = "" if proof.dur_us is None else f" for {figures.duration(proof.dur_us)}"
         where.append(f"ts {proof.start_us:.3f}".rstrip("0").rstrip(".") + long)
     if proof.ranks:
-        where.append(figures.ranks(proof.ranks))
+        where.append(ranks_in_words(proof.ranks))
     return figures.line(proof.text) + (f" [{'; '.join(where)}]" if where else "")
 
 

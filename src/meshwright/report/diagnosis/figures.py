@@ -61,29 +61,6 @@ def kernel(text: str, longest: int = _LONGEST) -> str:
     return name(text, longest)
 
 
-def ranks(numbers: Sequence[int], most: int = 8) -> str:
-    """ "rank 3", "ranks 0-3, 8"; more than `most` stretches are counted only."""
-    listed = sorted(set(numbers))
-    if not listed:
-        return ""
-    stretches = _stretches(listed)
-    words = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in stretches[:most])
-    rest = sum(b - a + 1 for a, b in stretches[most:])
-    more = f" and {rest:,} more" if rest else ""
-    return f"{'rank' if len(listed) == 1 else 'ranks'} {words}{more}"
-
-
-def _stretches(listed: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of numbers that follow each other, by their first and last."""
-    found: list[tuple[int, int]] = []
-    for number in listed:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found
-
-
 def rounded(values: Sequence[float], digits: int) -> list[str]:
     """Values with `digits` after the point whose texts sum to the text of their sum.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from meshwright.base.units import format_bytes
-from meshwright.base.words import plural
+from meshwright.base.words import plural, ranks_in_words
 from meshwright.diagnose.causes.judge import recoverable_us
 from meshwright.report.diagnosis import causes as words
 from meshwright.report.diagnosis import figures, logs, tables
@@ -113,7 +113,7 @@ def _card(number: int, cause: Cause, said: Collection[str]) -> Html:
         element("b", f"{number}. {cause.title}"),
         element("code", cause.code),
         element("span", cause.kind, class_=f"tag {kind}"),
-        element("span", figures.ranks(cause.ranks), class_="ranks"),
+        element("span", ranks_in_words(cause.ranks), class_="ranks"),
     )
     lost = f"{figures.duration(cause.lost_us)} of a step, {figures.share(cause.share)}"
     cost = bar_behind(lost if cause.lost_us else "costs no time by itself", cause.share)
