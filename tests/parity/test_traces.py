@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from answers import answer_of
 from judging import WORDS, compared
+from tolerances import fields, matched, time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,3 +113,12 @@ def test_a_trace_that_cannot_be_read_is_a_miss(tmp_path: Path) -> None:
     code, (result,) = judged(tmp_path)
     assert code == 1
     assert result["misses"][0]["key"] == "diagnose"
+
+
+def test_kernels_whose_names_are_cut_to_the_same_are_each_compared() -> None:
+    compare = matched(lambda kernel: kernel["name"][:3], fields({"us": time, "name": None}, set()))
+    found = [{"name": "abc1", "us": 90.0}, {"name": "abc2", "us": 50.0}]
+    assert not list(compare("kernels", found, found))
+    swapped = [{"name": "abc", "us": 50.0}, {"name": "abc", "us": 90.0}]
+    assert len(list(compare("kernels", swapped, found))) == 2
+    assert len(list(compare("kernels", [*found, found[0]], found))) == 1

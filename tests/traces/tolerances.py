@@ -141,15 +141,20 @@ def fields(rules: Mapping[str, Compare | None], unknown: set[str]) -> Compare:
 
 
 def matched(by: Callable[[Any], Any], compare: Compare) -> Compare:
-    """Sequences whose items are found by what names them; each expected one must be there."""
+    """Sequences whose items are found by what names them; each expected one must be there.
+
+    Of items with one name (kernels whose names are cut) the first is held against the first.
+    """
 
     def walk(key: str, expected: Any, got: Any) -> Misses:
-        held = {by(item): item for item in reversed(got or [])}
+        held: dict[Any, list[Any]] = {}
+        for item in reversed(got or []):
+            held.setdefault(by(item), []).append(item)
         for number, item in enumerate(expected):
             path = f"{key}[{number}]"
-            if by(item) not in held:
+            if not held.get(by(item)):
                 yield Miss(path, by(item), None, "present")
             else:
-                yield from compare(path, item, held[by(item)])
+                yield from compare(path, item, held[by(item)].pop())
 
     return walk
