@@ -209,10 +209,14 @@ def test_what_was_measured_becomes_a_cluster_file(tmp_path, capsys):
 def test_a_device_that_is_in_no_catalogue_is_not_calibrated(tmp_path, capsys):
     (path,) = write_run(Spec(layers=1, micro_batches=1, hidden=1024, ffn=2048), tmp_path)
     path.write_text(path.read_text().replace("NVIDIA H100 80GB HBM3", "Abacus 3000"))
-    target = tmp_path / "cluster.toml"
-    assert run(["diagnose", str(path), "--calibrate", "-o", str(target)]) == 2
-    assert "Abacus 3000" in capsys.readouterr().err
+    target, report = tmp_path / "cluster.toml", tmp_path / "report.html"
+    wanted = ["--calibrate", "-o", str(target), "--html", str(report)]
+    assert run(["diagnose", str(path), *wanted]) == 2
+    captured = capsys.readouterr()
+    assert "Abacus 3000" in captured.err
     assert not target.exists()
+    assert report.exists()  # it is diagnosed all the same
+    assert captured.out.startswith("A step takes")
 
 
 PLAN = """

@@ -74,6 +74,12 @@ def test_what_is_said_to_be_typed_next_can_be_done(changes, hint):
     assert hint in shown(**changes)
 
 
+def test_profiled_steps_are_diagnosed_next():
+    assert "diagnose" not in shown()
+    page = plain(summary_page(SUMMARY, out="runs/a", traced=True))
+    assert page.endswith("      meshwright diagnose runs/a\n")
+
+
 @pytest.mark.parametrize(("asked", "words"), [(100, ""), (40, ", more than the 40 asked for")])
 def test_a_run_that_was_finished_before_says_so_and_how_to_go_on(asked, words):
     page = shown(steps=asked, steps_here=0, resumed_from=100, loss=None, checkpoints=())

@@ -82,6 +82,8 @@ def diagnose(paths: tuple[str, ...], **asked: Any) -> int:
         from meshwright.report.diagnosis.page import diagnosis_page
 
         output.page(diagnosis_page(found))
+    if asked["calibrate"]:
+        _calibrate(found, asked["target"])
     return 0
 
 
@@ -116,14 +118,7 @@ def _check_own(target: str, given: Iterable[str]) -> None:
 
 
 def _write(found: Diagnosis, asked: dict[str, Any]) -> None:
-    """The files that were asked for."""
-    if asked["calibrate"]:
-        from meshwright.api.diagnosing.calibrating import calibrated
-        from meshwright.report.diagnosis.calibration import calibration_blocks
-
-        measured, text = calibrated(found)
-        _file(asked["target"], text)
-        show((*calibration_blocks(measured), ""), sys.stderr)
+    """The reports that were asked for."""
     if asked["html"]:
         from meshwright.report.diagnosis.html import html_report
 
@@ -132,6 +127,16 @@ def _write(found: Diagnosis, asked: dict[str, Any]) -> None:
         from meshwright.report.diagnosis.perfetto import perfetto_json
 
         _file(asked["perfetto"], perfetto_json(found))
+
+
+def _calibrate(found: Diagnosis, target: str) -> None:
+    """The cluster file, last: traces may measure nothing and be diagnosed all the same."""
+    from meshwright.api.diagnosing.calibrating import calibrated
+    from meshwright.report.diagnosis.calibration import calibration_blocks
+
+    measured, text = calibrated(found)
+    _file(target, text)
+    show(("", *calibration_blocks(measured)), sys.stderr)
 
 
 def _file(path: str, text: str) -> None:

@@ -234,7 +234,8 @@ def _finish(ended: Trained, *, as_json: bool) -> int:
     if as_json:
         output.json(summary_record(ended.summary, out=out, code=ended.code))
     elif ended.summary is not None:
-        output.page(summary_page(ended.summary, out=out))
+        traced = (ended.out / "traces").is_dir()
+        output.page(summary_page(ended.summary, out=out, traced=traced))
     return ended.code
 
 

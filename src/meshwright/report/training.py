@@ -47,8 +47,11 @@ def start_lines(
     return list(lines)
 
 
-def summary_page(summary: Summary, *, out: str) -> list[Block]:
-    """How a start of a run ended: losses, speed and memory beside what was predicted."""
+def summary_page(summary: Summary, *, out: str, traced: bool = False) -> list[Block]:
+    """How a start of a run ended: losses, speed and memory beside what was predicted.
+
+    `traced`: steps were profiled, and `diagnose` reads the folder.
+    """
     if not summary.steps_here and summary.ended == "done" and summary.resumed_from:
         return _finished(summary, out)
     return [
@@ -59,6 +62,7 @@ def summary_page(summary: Summary, *, out: str) -> list[Block]:
         "",
         _checkpoints(summary, out),
         _next(summary, out),
+        *([f"      meshwright diagnose {out}"] if traced else []),
     ]
 
 
