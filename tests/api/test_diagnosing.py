@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -285,6 +286,22 @@ def test_odd_sets_of_ranks(ranks, words):
     assert len(told) == len(words)
     for guard, word in zip(told, words, strict=True):
         assert word in guard
+
+
+@pytest.mark.parametrize(
+    ("gpu", "computes_on", "word"),
+    [
+        ("NVIDIA B200", "device", "traces are of B200"),
+        ("NVIDIA H100 80GB HBM3", "device", None),
+        ("a device of no catalogue", "device", None),
+        (None, "host", "computed on CPUs"),
+    ],
+)
+def test_a_plan_for_another_device_is_noted(gpu, computes_on, word):
+    job = meshwright.plan("llama-3.1-8b", "H100:8", seq_len=4096, global_batch=64).job
+    ranks = [replace(rank, gpu=gpu, computes_on=computes_on) for rank in ranks_of(0, 1, 2, 3)]
+    told = list(guards.guards_of(ranks, job))
+    assert [word in one for one in told] == ([True] if word else [])
 
 
 def test_two_traces_of_one_rank_make_an_answer(traces, tmp_path):

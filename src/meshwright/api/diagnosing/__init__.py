@@ -63,7 +63,9 @@ def diagnose(
     if _is_empty(evidence):
         raise InvalidInput(_few([*failed, *map(_seen, given.left)]))
     left = (*given.left, *map(_left, failed), *_left_of(evidence))
-    return answered(evidence, guards=tuple(guards_of(evidence.ranks)), left=merged(left))
+    return answered(
+        evidence, guards=tuple(guards_of(evidence.ranks, evidence.job)), left=merged(left)
+    )
 
 
 def _check_workers(workers: object) -> None:

@@ -6,17 +6,22 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from meshwright.base.words import plural, ranks_in_words
+from meshwright.diagnose.device import device_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from meshwright.diagnose.rank import Rank
+    from meshwright.hardware.cluster import Gpu
+    from meshwright.plan.job import Job
 
 _MOST = 1 << 20  # ranks that are looked for
 
 
-def guards_of(ranks: Sequence[Rank]) -> Iterator[str]:
-    """Ranks that are there twice, that are missing, and traces of more than one run."""
+def guards_of(ranks: Sequence[Rank], job: Job | None = None) -> Iterator[str]:
+    """Ranks there twice or missing, traces of several runs, a plan for another device."""
+    if job is not None:
+        yield from _elsewhere(ranks, job.cluster.gpu)
     numbers = Counter(rank.rank for rank in ranks if rank.rank is not None)
     twice = sorted(number for number, count in numbers.items() if count > 1)
     if twice:
@@ -33,6 +38,21 @@ def guards_of(ranks: Sequence[Rank]) -> Iterator[str]:
         yield f"the traces are of runs on {sizes} ranks: give those of one run"
     if worlds:
         yield from _missing(set(numbers), max(worlds))
+
+
+def _elsewhere(ranks: Sequence[Rank], planned: Gpu) -> Iterator[str]:
+    """Devices that the plan is not for."""
+    if planned.curves is None and any(rank.computes_on == "host" for rank in ranks):
+        yield (
+            f"the run computed on CPUs and the plan is for {planned.name}: its terms are not held "
+            "against the run"
+        )
+    found = {gpu.name for rank in ranks if (gpu := device_named(rank.gpu)) is not None}
+    if others := sorted(found - {planned.name}):
+        yield (
+            f"the traces are of {', '.join(others)} and the plan is for {planned.name}: "
+            "its times are those of another device"
+        )
 
 
 def _missing(there: set[int], world: int) -> Iterator[str]:
