@@ -200,7 +200,8 @@ def _chosen(shift: Longs, component: Ints, hosts: Sequence[str], *, noise_ns: fl
     chosen = shift.copy()
     for number in np.unique(component):
         at = np.flatnonzero(component == number)
-        differ = len({hosts[i] for i in at}) > 1 and all(hosts[i] for i in at)
+        named = [hosts[place] for place in at.tolist()]
+        differ = len(set(named)) > 1 and all(named)
         least = max(noise_ns, 0.0) if differ else max(noise_ns, ONE_CLOCK_NS)
         if np.abs(shift[at] - np.median(shift[at])).max() <= least:
             chosen[at] = 0

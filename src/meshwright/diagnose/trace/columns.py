@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Longs = NDArray[np.int64]
     Ints = NDArray[np.int32]
     Bytes = NDArray[np.int8]
+    Doubles = NDArray[np.float64]
 
 
 class Device(IntEnum):

@@ -11,7 +11,7 @@ from meshwright.diagnose.split.work import COMPUTE
 
 if TYPE_CHECKING:
     from meshwright.diagnose.split.facts.view import Bools, View
-    from meshwright.diagnose.trace.columns import Longs
+    from meshwright.diagnose.trace.columns import Doubles, Longs
 
 FP32 = re.compile(
     r"(ampere|volta|turing|maxwell|sm\d+|simt)_sgemm|^sgemm|gemm_f32f32_f32f32|_simt_sgemm"
@@ -119,9 +119,9 @@ def slower(group: Longs, length: Longs, these: Bools, those: Bools) -> float | N
     return float(length[chosen].sum() / expected) if expected else None
 
 
-def _means(number: Longs, length: Longs, most: int) -> tuple[Longs, Longs, Longs]:
+def _means(number: Longs, length: Longs, most: int) -> tuple[Longs, Doubles, Doubles]:
     """Count, mean and relative spread of lengths by number."""
-    count = np.bincount(number, minlength=most)
+    count: Longs = np.bincount(number, minlength=most).astype(np.int64)
     some = np.maximum(count, 1)
     mean = np.bincount(number, length, minlength=most) / some
     square = np.bincount(number, length.astype(np.float64) ** 2, minlength=most) / some
