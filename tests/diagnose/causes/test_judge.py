@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from meshwright.base.errors import MeshwrightError
 from meshwright.diagnose.causes import causes, lost_us
 from meshwright.diagnose.causes.case import case_of, fact_us
-from meshwright.diagnose.causes.facts import FACTS
 from meshwright.diagnose.causes.judge import recoverable_us
 from meshwright.diagnose.causes.rule import cause
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.split.facts import FACTS
 from meshwright.diagnose.trace.columns import Left, Meta
 
 PARTS = (

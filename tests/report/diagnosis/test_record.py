@@ -10,6 +10,7 @@ import jsonschema
 import nouns
 import pytest
 
+from meshwright.api.diagnosing import diagnose
 from meshwright.diagnose.diagnosis import Evidence
 from meshwright.diagnose.rank import Rank
 from meshwright.report.diagnosis.derived import DERIVED
@@ -35,6 +36,12 @@ def empty():
 )
 def test_records_are_valid_by_the_schema(found):
     jsonschema.Draft202012Validator.check_schema(schema())
+    jsonschema.validate(read(found), schema(), cls=jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("name", ["dp2-ep2-deepep", "slow-loader", "gpu-only"])
+def test_records_of_traces_are_valid_by_the_schema(name):
+    found = diagnose(ROOT / "tests" / "traces" / "made" / name, workers=1)
     jsonschema.validate(read(found), schema(), cls=jsonschema.Draft202012Validator)
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from inspect import cleandoc
 from typing import Any
 
+from meshwright.diagnose.split.facts import FACTS
 from meshwright.report.diagnosis.derived import DERIVED
 from meshwright.report.diagnosis.record import LEFT_OUT, SCHEMA, UNKNOWN
 from meshwright.report.machine import FORMAT_VERSION
@@ -144,6 +145,8 @@ def _object(noun: type, known: dict[str, type], wanted: dict[str, Any]) -> dict[
         for f in fields(noun)
         if f.name not in hidden
     }
+    if noun.__name__ == "Rank":
+        properties["facts"] = _facts()
     for name, (annotation, of) in DERIVED.get(noun.__name__, {}).items():
         properties[name] = _described(_type(annotation, known, wanted), cleandoc(of.__doc__ or ""))
     made = {
@@ -153,6 +156,12 @@ def _object(noun: type, known: dict[str, type], wanted: dict[str, Any]) -> dict[
         "additionalProperties": False,
     }
     return _described(made, cleandoc(noun.__doc__ or ""))
+
+
+def _facts() -> dict[str, Any]:
+    """The schema of `Rank.facts`, which has what the trace can tell."""
+    told = {name: _described({"type": "number"}, text) for name, text in FACTS.items()}
+    return {"type": "object", "properties": told, "additionalProperties": False}
 
 
 def _described(schema: dict[str, Any], text: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Names of the further figures of a rank (`Rank.facts`) that rules of causes read.
+"""Names of the further figures of a rank (`Rank.facts`), which rules of causes read.
 
-All are microseconds over the window of `Rank.attribution` unless their name says otherwise. A rule
-that misses its fact says nothing, so a trace that cannot tell leaves the name out rather than 0.
-"Idle in X" is time of the device with nothing to do while the host was in X; where idle time has an
-owner in the attribution already, it is a portion of that part.
+All are microseconds over the window of `Rank.attribution` unless told otherwise. What a trace
+cannot tell is left out rather than 0, and a rule that misses its fact says nothing. "Idle in X" is
+time of the device with nothing to do while the host was in X; where idle time has an owner in the
+attribution already, it is a portion of that part.
 """
 
 from __future__ import annotations
@@ -59,5 +59,38 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "dispatch_wait_us": "exposed notify and wait kernels of DeepEP and its like",
         "grad_reduce_tail_us": "exposed reductions of gradients after the last kernel of backward",
         "gather_exposed_us": "exposed all-gathers of parameters (FSDP, ZeRO-3)",
+        "loader_calls": "batches asked of the data loader (a count, whole trace)",
+        "loader_median_us": "median time that a batch was asked for",
+        "loader_longest_us": "the longest",
+        "sync_us": "the host in calls that wait for the device",
+        "malloc_us": "the host in the allocator's calls to the driver",
+        "copy_calls_blocked_us": "the host in copies that kept it for over 100 us",
+        "d2h_calls": "copies from device to host (a count)",
+        "h2d_bytes": "bytes copied from host to device",
+        "d2h_bytes": "bytes copied from device to host",
+        "h2d_pageable_calls": "copies from pageable host memory (a count)",
+        "matmul_us": "matrix products",
+        "fp8_matmul_us": "matrix products in fp8, by the names of kernels",
+        "tf32_matmul_us": "in TF32",
+        "bf16_matmul_us": "in bf16",
+        "fp16_matmul_us": "in fp16",
+        "optimizer_fused_kernels": "of optimizer_kernels: of many tensors each (a count)",
+        "optimizer_calls": "calls of Optimizer.step (a count, whole trace)",
+        "backward_device_us": "compute launched by the backward pass",
+        "collective_calls": "communication kernels (a count)",
+        "collective_median_us": "median length of a communication kernel",
+        "small_collectives": "of collective_calls: of less than a MiB (a count)",
+        "collective_bytes": "bytes of messages, where the trace tells them",
+        "profiler_us": "idle in the profiler's own work",
+        "step_variation": "standard deviation over mean of the device's steps (a ratio)",
+        "first_step_over_rest": "the first step over the median of the others (a ratio)",
+        "launch_queue_depth": "median number of queued launches when a device event begins",
+        "launch_to_start_us": "median time from a launch to its start on the device",
+        "allocations": "allocations of device memory (a count, whole trace)",
+        "allocated_peak_bytes": "most device memory allocated at once",
+        "reserved_at_peak_bytes": "device memory that the allocator held then",
+        "reserved_peak_bytes": "most device memory that the allocator held",
+        "devices": "devices with work in the file (a count)",
+        "without_launch_share": "share of device time whose launch is not in the trace",
     }
 )
