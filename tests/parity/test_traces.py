@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from answers import answer_of
-from judging import WORDS, compared
+from comparing_answers import WORDS, compared
 from tolerances import fields, matched, time
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _judged(folder: Path) -> dict[str, Any]:
     from answers import answer_of
-    from judging import judged
+    from comparing_answers import judged
 
     return judged(folder, answer_of)
 
