@@ -304,6 +304,13 @@ def test_a_plan_for_another_device_is_noted(gpu, computes_on, word):
     assert [word in one for one in told] == ([True] if word else [])
 
 
+def test_steps_that_the_profiler_slows_down_are_noted():
+    (told,) = guards.slowed(300_000.0, {"step_s_median": 0.2})
+    assert "1.50 times the run's median of 200 ms" in told
+    for step_us, metrics in ((210_000.0, {"step_s_median": 0.2}), (3e5, {}), (None, None)):
+        assert list(guards.slowed(step_us, metrics)) == []
+
+
 def test_two_traces_of_one_rank_make_an_answer(traces, tmp_path):
     copy = tmp_path / "copy.json"
     copy.write_bytes((traces / "rank1.json").read_bytes())

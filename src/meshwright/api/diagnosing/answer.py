@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from meshwright.api.diagnosing.guards import slowed
 from meshwright.diagnose.causes.case import case_of
 from meshwright.diagnose.causes.judge import causes
 from meshwright.diagnose.causes.promises import promises
@@ -23,10 +24,12 @@ def answered(evidence: Evidence, *, guards: Sequence[str], left: Sequence[Left])
     """The diagnosis of the evidence: promises kept or not, causes, and the answer in sentences."""
     evidence = replace(evidence, promises=promises(evidence))
     found = causes(evidence)
+    step = step_us(evidence)
+    guards = (*guards, *slowed(step, evidence.metrics))
     first, second = principal(evidence, found)
     return Diagnosis(
         summary=summary(evidence, found),
-        step_us=step_us(evidence),
+        step_us=step,
         lost_us=lost_us(evidence, found),
         principal=first,
         second=second,

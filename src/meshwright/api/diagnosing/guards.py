@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from meshwright.base.units import format_duration
 from meshwright.base.words import plural, ranks_in_words
 from meshwright.diagnose.device import device_named
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from meshwright.diagnose.rank import Rank
     from meshwright.hardware.cluster import Gpu
     from meshwright.plan.job import Job
 
+_SLOWED = 1.2  # times the usual step
 _MOST = 1 << 20  # ranks that are looked for
 
 
@@ -52,6 +54,16 @@ def _elsewhere(ranks: Sequence[Rank], planned: Gpu) -> Iterator[str]:
         yield (
             f"the traces are of {', '.join(others)} and the plan is for {planned.name}: "
             "its times are those of another device"
+        )
+
+
+def slowed(step_us: float | None, metrics: Mapping[str, Any] | None) -> Iterator[str]:
+    """Steps that took longer than the run's others while they were traced."""
+    usual_s = (metrics or {}).get("step_s_median")
+    if step_us and usual_s and step_us / 1e6 > _SLOWED * usual_s:
+        yield (
+            f"the traced steps take {step_us / 1e6 / usual_s:.2f} times the run's median of "
+            f"{format_duration(usual_s)}: the profiler slows it down"
         )
 
 

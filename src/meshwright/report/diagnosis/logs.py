@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from meshwright.base.table import Column, table_of
 from meshwright.base.units import format_bytes
 from meshwright.base.words import plural
 from meshwright.diagnose.logs.beside import PEAK
 from meshwright.report.diagnosis import figures
+from meshwright.report.diagnosis.metrics import metrics_blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from meshwright.base.table import Table
     from meshwright.diagnose.diagnosis import Evidence
@@ -125,27 +126,3 @@ def nccl_blocks(found: NcclLog) -> Iterator[Block]:
         yield f"  warning: {figures.name(warning, 100)}"
     if len(found.warnings) > _MOST_WARNINGS:
         yield f"  and {len(found.warnings) - _MOST_WARNINGS:,} more warnings"
-
-
-def metrics_blocks(found: Mapping[str, Any]) -> Iterator[Block]:
-    """Plain figures of a run's own metrics."""
-    yield f"metrics of the run in {figures.path(str(found.get('file', 'metrics.jsonl')))}"
-    rows = [
-        {"name": figures.line(str(key)), "value": _figure(value)}
-        for key, value in found.items()
-        if key != "file" and isinstance(value, int | float | str) and not isinstance(value, bool)
-    ]
-    if rows:
-        columns = (
-            Column(key="name", title="figure"),
-            Column(key="value", title="", align="right"),
-        )
-        yield table_of(columns, rows)
-
-
-def _figure(value: float | str) -> str:
-    from meshwright.base.units import format_number
-
-    if isinstance(value, str):
-        return figures.line(value)
-    return f"{value:,}" if isinstance(value, int) else format_number(value)

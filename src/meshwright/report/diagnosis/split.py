@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.causes.case import case_of, part_share
 from meshwright.diagnose.ranks import rank_step_us
+from meshwright.diagnose.split.collectives import label_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -145,9 +146,8 @@ def _lines(case: Case) -> Mapping[str, float]:
     found: dict[str, float] = defaultdict(float)
     for rank in case.ranks:
         for one in rank.collectives:
-            found[f"{whose(one)} {one.collective.removeprefix('kernel:')}".strip()] += max(
-                one.exposed_us, 0.0
-            )
+            label = label_of(one.collective, one.kernel)
+            found[f"{whose(one)} {label}".strip()] += max(one.exposed_us, 0.0)
     named = sum(found.values())
     exposed = sum(rank.gpu_span.exposed_comm_us for rank in case.ranks if rank.gpu_span)
     if exposed > named:

@@ -11,6 +11,7 @@ from meshwright.base.noun import dataclass
 from meshwright.base.table import Column, Row, Table, table_of
 from meshwright.diagnose.causes.case import steps_of
 from meshwright.diagnose.ranks import numbers_of, rank_step_us
+from meshwright.diagnose.split.collectives import label_of
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.split import rank_parts, whose
 
@@ -192,7 +193,8 @@ def collective_lines(evidence: Evidence) -> list[CollectiveLine]:
     found: dict[tuple[str, str, int, int | None], list[Collective]] = defaultdict(list)
     for rank in evidence.ranks:
         for one in rank.collectives:
-            found[whose(one), one.collective, one.group_size, one.bytes].append(one)
+            label = label_of(one.collective, one.kernel)
+            found[whose(one), label, one.group_size, one.bytes].append(one)
     lines = [_merged(key, every, evidence) for key, every in found.items()]
     return sorted(lines, key=lambda line: (-line.exposed_us, -line.sum_us, line.axis))
 
@@ -229,16 +231,16 @@ def _link_rate(across: Across | None, axis: str, collective: str, size: int | No
 
 def collectives_table(evidence: Evidence, *, most: int = MOST_COLLECTIVES) -> tuple[Table, int]:
     """The collectives with most exposed time, and how many are not in the table."""
-    from meshwright.base.units import format_bytes, format_count, format_number
+    from meshwright.base.units import format_bytes, format_number
 
     lines = collective_lines(evidence)
     rows = [
         {
             "axis": figures.name(line.axis, 32) or "-",
-            "collective": figures.name(line.collective.removeprefix("kernel:"), 32),
+            "collective": figures.name(line.collective, 32),
             "ranks": str(line.group_size) if line.group_size > 0 else "",
             "bytes": "" if line.bytes is None else format_bytes(line.bytes),
-            "calls": format_count(round(line.calls, 1)),
+            "calls": _calls(line.calls),
             "sum": figures.duration(line.sum_us),
             "exposed": figures.duration(line.exposed_us),
             "rate": ""
@@ -253,18 +255,23 @@ def collectives_table(evidence: Evidence, *, most: int = MOST_COLLECTIVES) -> tu
         Column(key="ranks", title="ranks", align="right"),
         Column(key="bytes", title="size", align="right"),
         Column(key="calls", title="calls", align="right"),
-        Column(key="sum", title="kernel time", align="right"),
+        Column(key="sum", title="time, all steps", align="right"),
         Column(key="exposed", title="exposed", align="right"),
         Column(key="rate", title="bus GB/s", align="right", optional=True),
     )
     return table_of(columns, rows), len(lines) - len(rows)
 
 
+def _calls(mean: float) -> str:
+    """Calls of a rank, which may be a mean: "2,020", "5.25"."""
+    return f"{mean:,.0f}" if mean >= 10 else f"{mean:.3g}"
+
+
 def axes_table(across: Across) -> Table:
     """Communication of each axis in one step, waiting apart from transfer."""
     rows = [
         {
-            "axis": figures.name(one.axis, 32) or "-",
+            "axis": figures.name(one.axis, 32) or ("all" if len(across.axes) == 1 else "other"),
             "total": figures.duration(one.total_us),
             "wait": figures.duration(one.wait_us),
             "transfer": figures.duration(one.transfer_us),
@@ -347,7 +354,7 @@ def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: i
             "name": figures.kernel(name, longest),
             "kind": kind.replace("_", " "),
             "time": figures.duration(us),
-            "calls": f"{calls:,.0f}" if calls >= 10 else f"{calls:.3g}",
+            "calls": _calls(calls),
             "share": figures.share(us / total) if total else "",
         }
         for name, kind, us, calls in kernel_totals(ranks)[:most]
@@ -355,7 +362,7 @@ def kernels_table(ranks: Sequence[Rank], *, most: int = MOST_KERNELS, longest: i
     columns = (
         Column(key="name", title="kernel"),
         Column(key="kind", title="class"),
-        Column(key="time", title="time", align="right"),
+        Column(key="time", title="time, all steps", align="right"),
         Column(key="calls", title="calls", align="right"),
         Column(key="share", title="of kernels", align="right"),
     )

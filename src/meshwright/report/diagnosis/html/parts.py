@@ -11,6 +11,7 @@ from meshwright.report.diagnosis import causes as words
 from meshwright.report.diagnosis import figures, logs, tables
 from meshwright.report.diagnosis.html.elements import Html, element, joined
 from meshwright.report.diagnosis.html.tabular import bar_behind, section, stacked, table_html
+from meshwright.report.diagnosis.metrics import metrics_blocks
 from meshwright.report.diagnosis.page import left_table
 from meshwright.report.diagnosis.split import split_of
 
@@ -250,7 +251,7 @@ def records(found: Diagnosis) -> Html:
         shown.append(_record("Memory at its peak", blocks, _memory(snapshot)))
     shown += (_record("NCCL", logs.nccl_blocks(log)) for log in evidence.nccl)
     if evidence.metrics:
-        shown.append(_record("Metrics", logs.metrics_blocks(evidence.metrics)))
+        shown.append(_record("Metrics", metrics_blocks(evidence.metrics)))
     return section("records", "Other records", *shown) if shown else Html("")
 
 
