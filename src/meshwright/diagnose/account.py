@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from meshwright.diagnose.host.timeline import as_device, computes_on_host
+from meshwright.diagnose.path.find import critical_path
 from meshwright.diagnose.split.rank import rank_of
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 def account(trace: Trace) -> Rank:
     """The rank of a trace with its critical path; a run on CPUs has its host for a device."""
-    from meshwright.diagnose.path.find import critical_path
-
     on_host = computes_on_host(trace)
     seen = as_device(trace) if on_host else trace
     rank = rank_of(seen)

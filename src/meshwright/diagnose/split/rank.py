@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.diagnose.calibrate.shapes import attention_of, moved_of
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.split.attribution import (
     CHECKPOINT,
@@ -29,6 +28,7 @@ from meshwright.diagnose.split.intervals import NOTHING, intersect, total
 from meshwright.diagnose.split.kernels import kernels_record, top_operators
 from meshwright.diagnose.split.matmul import matmuls_of
 from meshwright.diagnose.split.principal import principal_of
+from meshwright.diagnose.split.shapes import attention_of, moved_of
 from meshwright.diagnose.split.steps import PROFILER_STEP, Steps, device_steps, host_steps, steps_of
 from meshwright.diagnose.split.unions import one_window, percent, unions_of
 from meshwright.diagnose.split.work import Work, work_of
