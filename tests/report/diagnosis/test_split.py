@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.diagnose.diagnosis import Evidence
+from meshwright.diagnose.rank import Kernel
 from meshwright.report.diagnosis import figures
 from meshwright.report.diagnosis.split import KINDS, rank_parts, split_of
 from meshwright.report.diagnosis.tables import split_table
@@ -37,6 +38,19 @@ def test_compute_is_shared_out_by_class_and_communication_by_axis():
     assert names["compute"][0] == "matrix products"
     assert {"tp allreduce", "dp allreduce"} <= set(names["communication"])
     assert "host launched late" in names["idle"]
+
+
+def test_products_of_a_serving_engine_are_no_other_compute():
+    name = "bmm_MxE4m3_MxE2m1MxE4m3_Fp32_t128x16x256u2_s3_et128x16"
+    kernel = Kernel(name=name, kind="gemm", sum_us=75.0, count=1, pct_of_kernel_sum=75.0)
+    classes = {"other": 80.0, "norm": 20.0}
+    ranks = tuple(
+        replace(r, kernel_class_sum_us=classes, top_kernels=(kernel,)) for r in evidence(1).ranks
+    )
+    split = split_of(Evidence(ranks=ranks))
+    own = {part.name: part.us for part in split.parts if part.kind == "compute"}
+    assert own["matrix products"] == pytest.approx(0.75 * split.us_of("compute"))
+    assert own["other"] == pytest.approx(0.05 * split.us_of("compute"))
 
 
 def test_communication_that_no_collective_names_keeps_its_share():

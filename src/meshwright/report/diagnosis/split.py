@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from meshwright.base.noun import dataclass
 from meshwright.diagnose.causes.case import case_of, part_share
 from meshwright.diagnose.ranks import rank_step_us
+from meshwright.diagnose.split.classes import class_of
 from meshwright.diagnose.split.collectives import label_of
 
 if TYPE_CHECKING:
@@ -135,9 +136,20 @@ def _classes(case: Case) -> Mapping[str, float]:
     """Kernel time by class in words."""
     found: dict[str, float] = defaultdict(float)
     for rank in case.ranks:
-        for name, us in rank.kernel_class_sum_us.items():
+        for name, us in _told_apart(rank).items():
             if name not in _NO_COMPUTE:
                 found[CLASSES.get(name, name.replace("_", " "))] += max(us, 0.0)
+    return found
+
+
+def _told_apart(rank: Rank) -> Mapping[str, float]:
+    """Kernel time by class, where kernels of class "other" have that of their finer kind."""
+    found = defaultdict(float, rank.kernel_class_sum_us)
+    for one in rank.top_kernels:
+        if one.kind in CLASSES and one.kind != "other" and class_of(one.name) == "other":
+            moved = min(one.sum_us, found["other"])
+            found["other"] -= moved
+            found[one.kind] += moved
     return found
 
 
