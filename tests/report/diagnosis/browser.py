@@ -5,7 +5,6 @@ The browser is whatever chromium is on PATH (Debian: apt install chromium).
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -106,14 +105,12 @@ class Browser:
         self._events.append(method)
 
     def open(self, path):
-        """Opens a file, and returns the seconds until it was loaded and drawn."""
+        """Opens a file, until it was loaded and drawn."""
         self._events.clear()
-        start = time.monotonic()
         self.send("Page.navigate", url=Path(path).absolute().as_uri())
         while "Page.loadEventFired" not in self._events:
             self._note(self._read())
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return time.monotonic() - start
 
     def run(self, script):
         """The value of an expression in the page."""
@@ -123,11 +120,6 @@ class Browser:
         if "exceptionDetails" in found:
             raise RuntimeError(json.dumps(found["exceptionDetails"]))
         return found["result"].get("value")
-
-    def picture(self, path, *, full=True):
-        """Writes what is shown as PNG."""
-        found = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=full)
-        Path(path).write_bytes(base64.b64decode(found["data"]))
 
     def close(self):
         os.close(self._to)

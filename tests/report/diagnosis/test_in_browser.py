@@ -11,6 +11,7 @@ from meshwright.report.diagnosis.html import html_report
 pytestmark = pytest.mark.skipif(
     executable() is None, reason="no chromium on PATH (Debian: apt install chromium)"
 )
+FEW_ELEMENTS = 2000  # of a page that is quick to lay out, whatever the number of ranks
 INK = """(() => {
   const canvas = document.getElementById(%r);
   const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -65,8 +66,8 @@ def test_texts_of_traces_do_not_run(browser, tmp_path):
 
 
 def test_a_thousand_ranks_open_at_once_and_can_be_searched(browser, tmp_path):
-    took_s = browser.open(write(tmp_path, nouns.diagnosis(1000)))
-    assert took_s < 20  # 0.5 where nothing else runs
+    browser.open(write(tmp_path, nouns.diagnosis(1000)))
+    assert browser.run("document.querySelectorAll('*').length") < FEW_ELEMENTS
     worst = "document.querySelector('#ranks-table tbody td').textContent"
     assert browser.run("document.getElementById('order').value") == "worst first"
     assert browser.run(worst) == str(nouns.LATE)

@@ -57,10 +57,6 @@ ADDCMUL = (
 )
 ADDCDIV = ADDCMUL.replace("addcmul", "addcdiv")
 SQRT = RSQRT.replace("rsqrt", "sqrt")
-FILL = (
-    _V
-    + "at::native::FillFunctor<float>, std::array<char*, 1ul> >(int, at::native::FillFunctor<float>, std::array<char*, 1ul>)"
-)
 MULTIMEM = "void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*, unsigned long, unsigned int**, unsigned long, unsigned long)"
 _FLASH = "pytorch_flash::Flash_fwd_kernel_traits<128, 64, 64, 4, false, false, cutlass::bfloat16_t, pytorch_flash::Flash_kernel_traits<128, 64, 64, 4, cutlass::bfloat16_t> >"
 FLASH = f"void pytorch_flash::flash_fwd_kernel<{_FLASH}, false, true, false, false, true, true, false>(pytorch_flash::Flash_fwd_params)"
