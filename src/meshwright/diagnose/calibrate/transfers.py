@@ -45,8 +45,8 @@ def transfers_of(ranks: Sequence[Rank]) -> tuple[tuple[Transfer, ...], tuple[Lef
     if refused:
         lost = float(waits.transfer_ns[complete].sum()) / 1000.0
         reason = (
-            f"ranks came more than {MOST_SKEW:.0%} of the transfer apart, or fewer than {FEWEST} "
-            "of a size did not"
+            f"their ranks came more than {MOST_SKEW:.0%} of the transfer apart, or fewer than "
+            f"{FEWEST} of their size came together"
         )
         what = "collectives that do not calibrate a link"
         left.append(Left(what=what, count=refused, time_us=lost, reason=reason))

@@ -240,7 +240,7 @@ def no_device_events(case: Case) -> Found | None:
         return None
     known = tuple(r.rank for r in blind if r.rank is not None)
     return Found(
-        message=f"{len(blind)} of {len(case.evidence.ranks)} traces hold no device events.",
+        message=f"{_traces(len(blind), of=len(case.evidence.ranks))} no device events.",
         proofs=(of_ranks(f"{sum(r.events for r in blind):,} events, all of the host", known),),
         lever=lever(
             case,
@@ -250,6 +250,15 @@ def no_device_events(case: Case) -> Found | None:
         takes_us={},
         ranks=known if len(blind) < len(case.evidence.ranks) else (),
     )
+
+
+def _traces(count: int, *, of: int) -> str:
+    """ "The trace holds", "All 4 traces hold", "1 of 4 traces holds"."""
+    if of == 1:
+        return "The trace holds"
+    if count == of:
+        return f"All {of:,} traces hold"
+    return f"{count:,} of {of:,} traces {'holds' if count == 1 else 'hold'}"
 
 
 @cause(
