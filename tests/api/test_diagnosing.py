@@ -159,6 +159,13 @@ def test_workers_are_gone_when_all_is_read(traces, monkeypatch):
     assert are_gone(started)
 
 
+def test_no_more_workers_are_started_than_cores_can_use(monkeypatch):
+    monkeypatch.setattr(pool, "_cores", lambda: 2)
+    paths = [Path(f"rank{n}.json") for n in range(3000)]
+    assert pool._workers_for(paths, 10**20) == 8
+    assert pool._workers_for(paths, 3) == 3
+
+
 def test_an_interruption_ends_the_workers(traces, monkeypatch):
     started = workers_started(monkeypatch)
 

@@ -90,6 +90,12 @@ def test_inputs_are_not_overwritten(traces, capsys):
         (["x", "--html", "a.json", "--perfetto", "a.json"], "one file"),
         (["x", "--workers", "0"], "workers"),
         (["x", "--plan", "nowhere.toml"], "nowhere.toml"),
+        ([""], "an empty name"),
+        (["x", "--nccl-log", ""], "an empty name"),
+        (["x", "--memory-snapshot", ""], "an empty name"),
+        (["x", "--html", ""], "names no file"),
+        (["x", "--perfetto", ""], "names no file"),
+        (["x", "--calibrate", "-o", ""], "names no file"),
     ],
 )
 def test_wrong_usage(arguments, words, tmp_path, monkeypatch, capsys):

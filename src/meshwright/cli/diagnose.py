@@ -91,10 +91,12 @@ def _check(paths: tuple[str, ...], asked: dict[str, Any]) -> None:
     """Wrong usage is said before anything is read."""
     if not (paths or asked["nccl_logs"] or asked["memory_snapshots"]):
         raise click.UsageError("nothing to diagnose: give trace files or folders")
-    if bool(asked["calibrate"]) != bool(asked["target"]):
+    if asked["calibrate"] != (asked["target"] is not None):
         raise click.UsageError("--calibrate and -o FILE go together")
     given = (*paths, *asked["nccl_logs"], *asked["memory_snapshots"], asked["plan"] or "")
-    targets = [asked[name] for name in ("html", "perfetto", "target") if asked[name]]
+    targets = [asked[name] for name in ("html", "perfetto", "target") if asked[name] is not None]
+    if not all((*paths, *asked["nccl_logs"], *asked["memory_snapshots"])):
+        raise click.UsageError("an empty name names no file")  # an unset variable of a shell
     for target in targets:
         output.check_writable(target)
         _check_own(target, given)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SMALL_BYTES = 4 << 20  # of all files: below it a process costs more than it saves
+_PER_CORE = 4  # processes at most: more take memory, each a trace's, and save no time
 _PATIENCE_S = 5.0
 _MAIN = f"from {__package__}.worker import main; main()"
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -50,7 +51,7 @@ def answers(
 
 def _workers_for(paths: Sequence[Path], asked: int | None) -> int:
     """Processes that are worth starting; 0 where this one reads everything itself."""
-    most = min(asked or _cores(), len(paths))
+    most = min(asked or _cores(), _PER_CORE * _cores(), len(paths))
     if os.name == "nt" or not sys.executable or most < 2:
         return 0
     return most if asked or sum(map(_size, paths)) > SMALL_BYTES else 0
