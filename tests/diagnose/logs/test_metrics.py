@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from meshwright.base.errors import InvalidInput
@@ -157,6 +157,7 @@ VALUES = st.one_of(
 @settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+@example(changes=[(1, "step_s", 1.4e154)])  # whose square is no number
 @given(
     changes=st.lists(
         st.tuples(st.integers(0, 19), st.sampled_from([*sorted(record(1)), "save_s"]), VALUES),

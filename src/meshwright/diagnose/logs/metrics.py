@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 HINT = f"give the --out folder of `meshwright train`, or its {METRICS}"
 SUMMARY_BYTES = 1 << 20
+SQUARABLE = 1e150  # of figures: sums of the squares of larger ones are no numbers
 SLOW = 1.5  # times the median step from which a step is a slow one
 NUMBERS = (
     *("step", "attempt", "step_s", "data_wait_s", "save_s", "evaluate_s", "time_s", "loss"),
@@ -124,7 +125,7 @@ def _fields(line: str) -> dict[str, Any] | None:
 
 def _number(value: Any) -> float:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and abs(value) < 1e300 else math.nan
+    return float(value) if plain and abs(value) < SQUARABLE else math.nan
 
 
 def _counts(steps: _Steps) -> dict[str, Any]:
