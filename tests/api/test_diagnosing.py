@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ import meshwright
 from making import Spec, write_run
 from meshwright.api.diagnosing import guards, pool
 from meshwright.api.diagnosing.given import sorted_files
+from meshwright.api.diagnosing.own import own_job
 from meshwright.base.errors import InvalidInput, MeshwrightError
 from meshwright.diagnose.rank import Rank
 from meshwright.diagnose.trace.columns import Meta
@@ -357,3 +359,11 @@ def test_records_that_cannot_be_read_are_left_out(traces, tmp_path):
     found = meshwright.diagnose(traces, memory_snapshots=[tmp_path / "snap.json"])
     assert len(found.evidence.ranks) == 3
     assert [one.what for one in found.left] == [str(tmp_path / "snap.json")]
+
+
+@pytest.mark.parametrize(
+    "plan", [b"a = " + b"[" * 5000, b'model = "/etc/passwd"', b'[model]\nfile = "../../x"', b"\xff"]
+)
+def test_a_trace_with_a_plan_that_is_none_has_no_job(plan):
+    own = {"plan_toml_base64": base64.b64encode(plan).decode()}
+    assert own_job([replace(rank, meta=Meta(own=own)) for rank in ranks_of(0)]) is None

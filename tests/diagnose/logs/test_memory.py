@@ -274,3 +274,11 @@ def test_any_history_gives_sound_figures(
     assert sum(found.by_category.values()) == found.peak_bytes
     assert 0 <= found.fragmentation <= 1
     assert found.reserved_bytes >= found.peak_bytes
+
+
+@pytest.mark.parametrize("size", ["9" * 400, "-" + "9" * 400, str(1 << 60)])
+def test_sizes_that_no_memory_has_are_refused(size: str, tmp_path: Path) -> None:
+    path = tmp_path / "snap.json"
+    path.write_text('{"segments": [{"total_size": ' + size + "}]}", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="no snapshot"):
+        read_snapshot(path)

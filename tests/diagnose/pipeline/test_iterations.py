@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from operations_made import Made
 
+from meshwright.base.errors import InvalidInput
 from meshwright.diagnose.pipeline.meta import meta_beside, size_of
 from meshwright.diagnose.pipeline.read import read_pipeline
 
@@ -116,3 +117,12 @@ def test_hostile_meta_is_none(tmp_path: Path, text: str) -> None:
 def test_sizes_are_whole_numbers() -> None:
     assert size_of({"vpp_size": "2"}, "vp_size", "vpp_size") == 2
     assert size_of({"vpp_size": "-2", "x": "1e9"}, "vpp_size", "x") == 0
+
+
+@pytest.mark.parametrize("total", ["9" * 400, "-" + "9" * 400, "1e308", "1e999"])
+def test_times_that_no_iteration_takes_are_refused(total: str, tmp_path: Path) -> None:
+    path = tmp_path / "pp_rank_0.json"
+    entry = '"fwd_start": [0], "fwd_end": [1], "bwd_start": [1], "bwd_end": [2]'
+    path.write_text('{"0": {"total": ' + total + ", " + entry + "}}", encoding="utf-8")
+    with pytest.raises(InvalidInput):
+        read_pipeline([path])

@@ -40,7 +40,7 @@ def _parsed(text: str, trace: Path) -> Job | None:
         if not all(map(_is_inside, _files(tomllib.loads(plan)))):
             return None
         return parse_job(plan, folder=trace.absolute().parent.parent)
-    except (binascii.Error, ValueError, MeshwrightError, OSError):
+    except (binascii.Error, ValueError, MeshwrightError, OSError, RecursionError):
         return None
 
 

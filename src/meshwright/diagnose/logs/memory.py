@@ -9,7 +9,7 @@ read too. Pickles run code when they are loaded and are refused.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LIMIT_BYTES = 2 << 30
+LARGEST = 1 << 50  # bytes or devices; what is larger is no measurement
 SITES = 20  # largest sites that are kept
 CONVERT = (
     'where you trust the file, write it as JSON: python -c "import json, pickle; '
@@ -34,11 +35,14 @@ HINT = (
 )
 
 
+Count = Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+
+
 class Block(msgspec.Struct, gc=False):
     """A piece of a segment."""
 
-    size: int = 0
-    requested_size: int | None = None
+    size: Count = 0
+    requested_size: Count | None = None
     address: int | None = None
     state: str = ""
     frames: msgspec.Raw = msgspec.Raw(b"[]")
@@ -47,9 +51,9 @@ class Block(msgspec.Struct, gc=False):
 class Segment(msgspec.Struct, gc=False):
     """What one call of cudaMalloc gave."""
 
-    device: int = 0
+    device: Count = 0
     address: int = 0
-    total_size: int = 0
+    total_size: Count = 0
     blocks: list[Block] = []
 
 
@@ -58,7 +62,7 @@ class Entry(msgspec.Struct, gc=False):
 
     action: str = ""
     addr: int | None = None
-    size: int = 0
+    size: Count = 0
     time_us: float | None = None
     frames: msgspec.Raw = msgspec.Raw(b"[]")
 

@@ -8,7 +8,6 @@ says which one; config.json beside them has pp_size, vp_size (or vpp_size), num_
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,7 +153,7 @@ def _labels(values: Any, count: int) -> list[int]:
 
 def _number(value: Any) -> float | None:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if plain and math.isfinite(value) and abs(value) < LARGEST_MS else None
+    return float(value) if plain and abs(value) < LARGEST_MS else None
 
 
 def median(values: Sequence[float]) -> float:
