@@ -304,6 +304,10 @@ BUILT: dict[str, tuple[Any, Any]] = {
         lambda: of({LATE: 0.2}, facts={"median_kernel_us": 200.0}),
         lambda: of({LATE: 0.02}, facts={"median_kernel_us": 200.0}),
     ),
+    "HST916": (
+        lambda: evidence(replace(rank(parts={LATE: 0.3}), computes_on="host")),
+        lambda: evidence(replace(rank(parts={LATE: 0.08}), computes_on="host")),
+    ),
     "HST909": (lambda: of({UNKNOWN: 0.3}), lambda: of({UNKNOWN: 0.01})),
     "HST910": (
         lambda: evidence(replace(rank(), attribution=None, gpu_span=None)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from meshwright.diagnose.causes.case import axis_of, steps_of
@@ -184,6 +185,20 @@ def exposed_pp(case: Case) -> Found | None:
     return _axis(case, ("pp",), "Pipeline hand-overs", made)
 
 
+def _reduces_most(case: Case) -> bool:
+    """Whether most of what stands exposed are reductions, as gradients need."""
+    found = [
+        (c, _REDUCES.search(f"{c.collective} {c.kernel}"))
+        for r in case.ranks
+        for c in r.collectives
+    ]
+    reduced = sum(c.exposed_us for c, is_one in found if is_one)
+    return 2 * reduced > sum(c.exposed_us for c, _ in found)
+
+
+_REDUCES = re.compile(r"all_?reduce|reduce_?scatter", re.IGNORECASE)
+
+
 @cause(
     "COM906",
     "Communication stands exposed",
@@ -226,7 +241,7 @@ def exposed_unknown(case: Case) -> Found | None:
             case,
             "overlap communication with compute"
             + ("; trace every rank to see whether this one waits" if alone else ""),
-            changes={"overlap_grad_reduce": True},
+            changes={"overlap_grad_reduce": True} if _reduces_most(case) else {},
             free="communication",
         ),
         takes_us={EXPOSED: us},

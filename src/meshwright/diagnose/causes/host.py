@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 HOST = "host"
 LATE_SHARE = 0.1
+EAGER_SHARE = 1 / 6  # of the step: models of some size spend a tenth between operators on CPUs
 WORTH = 0.03
 UNKNOWN = "idle_unknown_launch_not_in_trace"
 UNFIT_SHARE = 0.1
@@ -69,6 +70,38 @@ def late_host(case: Case) -> Found | None:
         message=said.format(time(late_us(case))),
         proofs=(of_parts(case, *LATE, what="launches come late"),),
         lever=lever(case, text, free="host_launch"),
+        takes_us={name: case.part_us(name) for name in LATE},
+        confidence="medium",
+    )
+
+
+@cause(
+    "HST916",
+    "Python and dispatch take much of a run on CPUs",
+    kind=HOST,
+    source="PyTorch docs, torch.compile: overhead of Python and of the dispatcher",
+    same_as=("COM907",),
+)
+def eager_host(case: Case) -> Found | None:
+    """On CPUs the host computes itself, and what it does between operators adds to the step.
+
+    Shown by: stretches of the training thread in which no operator computes and nothing is sent, a
+    sixth of the step and more; where collectives are many and small, they are the cause. Costs:
+    that time. Do: compile the layers, larger micro-batches, fewer and larger tensors.
+    """
+    on_host = all(rank.computes_on == "host" for rank in case.ranks)
+    if not on_host or case.share(*LATE) < EAGER_SHARE:
+        return None
+    us = late_us(case)
+    return Found(
+        message=f"Python and the dispatcher take {time(us)} of each step between operators.",
+        proofs=(of_parts(case, *LATE, what="no operator computes and nothing is sent"),),
+        lever=lever(
+            case,
+            "compile the layers, or make micro-batches larger",
+            changes={"compile": True},
+            free="host_launch",
+        ),
         takes_us={name: case.part_us(name) for name in LATE},
         confidence="medium",
     )
