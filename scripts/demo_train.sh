@@ -23,7 +23,7 @@ meshwright() {
 }
 steps=50
 meshwright calibrate --quick -o this-machine.toml
-meshwright plan qwen3-2m.json --cluster this-machine.toml --seq-len 256 --global-batch 16 --precision fp32 --pin offload_optimizer=0 --top 3 --write plan.toml
+meshwright plan qwen3-2m.json --cluster this-machine.toml --seq-len 256 --global-batch 16 --precision fp32 --top 3 --write plan.toml
 meshwright data build raw.jsonl --id-field id --tokenizer tokenizer.json --seq-len 256 --bad-fraction 0.05 -o shards/ --quiet
 meshwright train plan.toml --data shards/ --steps $steps --out runs/a --device cpu --lr 3e-3 --warmup 5 --checkpoint-every 5 --log-every 5 &
 training=$!

@@ -1,6 +1,7 @@
 """From names to ranked plans: pins, bans, objectives, distinct rows, an interrupt."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -38,6 +39,16 @@ def test_rows_differ_in_details_when_the_rest_is_pinned():
     rows = plan(pins=pins, top=4).rows
     assert len(rows) == 4
     assert len({describe(row.plan) for row in rows}) == 4
+
+
+def test_a_host_that_computes_itself_has_nowhere_to_move_states_to():
+    gpus = meshwright.cluster("H100:8")
+    host = replace(gpus, gpu=replace(gpus.gpu, generation="cpu"))
+    asked = {"nodes": 1, "top": 20}
+    assert not any(row.plan.offload_optimizer for row in plan(gpus=host, **asked).rows)
+    pinned = plan(gpus=host, pins={"offload_optimizer": 1}, **asked).rows
+    assert pinned
+    assert all(row.plan.offload_optimizer for row in pinned)
 
 
 def test_the_same_question_has_the_same_answer():

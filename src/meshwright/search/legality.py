@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from meshwright.rules.rule import Rule
     from meshwright.search.space import Space, Table
 
+CPU = "cpu"  # generation of a machine that computes without other devices
 MANY = 1 << 18  # plans, from which sorting them by schedule saves more than it costs
 LARGE = 1 << 20  # ... and by whether they shard parameters
 
@@ -212,7 +213,8 @@ def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
     """Outer options (down) that make the same plan as an earlier one, for each row (across).
 
     One replica has nothing to shard and nothing to reduce. Replicas of a sharding group (HSDP) are
-    for sharded parameters, unless they are pinned.
+    for sharded parameters, unless they are pinned. Where the host computes itself there is no other
+    memory to move states to.
     """
     table, settings = space.outer, space.settings
     experts = rows["tp"] * rows["cp"] * rows["dp"] // np.maximum(rows["ep"] * rows["etp"], 1)
@@ -225,4 +227,6 @@ def redundant_outer(job: Job, space: Space, rows: Table) -> NDArray[np.bool_]:
     result: NDArray[np.bool_] = alone & ~first[:, None]
     if "dp_replicate" not in settings.pins:
         result |= (rows["dp_replicate"] > 1) & (table["zero_stage"] < 3)[:, None]
+    if job.cluster.gpu.generation == CPU and "offload_optimizer" not in settings.pins:
+        result |= (table["offload_optimizer"] > 0)[:, None]
     return result
