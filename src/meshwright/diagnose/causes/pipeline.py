@@ -180,9 +180,22 @@ def _bubble_changes(case: Case) -> list[dict[str, Any]]:
 
 
 def _best(case: Case, text: str, choices: Sequence[Mapping[str, Any]]) -> Any:
-    """A lever with the changes that are predicted to gain most; the first without a plan."""
+    """A lever with the changes that are predicted to gain most; the first without a plan.
+
+    Without a plan no schedule gains more than a step would without any bubble, where that was
+    replayed.
+    """
     if case.job is None or is_elsewhere(case):
-        return lever(case, text, changes=choices[0], free="bubble")
+        found = lever(case, text, changes=choices[0], free="bubble")
+        most = (
+            gain_us(case.pipeline, "no pipeline bubble")
+            if case.pipeline and not case.ranks
+            else 0.0
+        )
+        if not most:
+            return found
+        gain_s = most / 1e6 if found.gain_s is None else min(found.gain_s, most / 1e6)
+        return replace(found, gain_s=gain_s, basis="the pipeline replayed without its bubble")
     gains = [(predicted_gain_s(case.job, changes) or 0.0, changes) for changes in choices]
     best = max(gains, key=lambda pair: pair[0])
     return lever(case, text, changes=best[1] if best[0] else choices[0], free="bubble")

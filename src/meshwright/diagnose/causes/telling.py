@@ -201,7 +201,9 @@ def _portion(cause: Cause, worth: Sequence[Cause], lost: float) -> str:
         return f"The largest part of it, {time(cause.lost_us)}, goes to"
     if cause.ranks:  # others wait for these
         return f"{time(cause.lost_us)} of it and what follows from it go to"
-    return f"The part that gives most back, {time(cause.lost_us)}, goes to"
+    if all(recoverable_us(cause) >= recoverable_us(c) for c in worth):
+        return f"The part that gives most back, {time(cause.lost_us)}, goes to"
+    return f"The largest fault, {time(cause.lost_us)} of it, is"
 
 
 def _where(cause: Cause) -> str:
