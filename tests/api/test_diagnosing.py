@@ -331,6 +331,17 @@ def test_two_traces_of_one_rank_make_an_answer(traces, tmp_path):
 # Other records
 
 
+def test_a_fault_in_one_record_costs_that_record_only(traces, tmp_path, monkeypatch):
+    def failing(_path):
+        raise ValueError("a fault of ours")
+
+    (tmp_path / "snap.json").write_text("{}")
+    monkeypatch.setattr("meshwright.api.diagnosing.read_snapshot", failing)
+    found = meshwright.diagnose(traces, memory_snapshots=[tmp_path / "snap.json"])
+    assert found.evidence.ranks
+    assert any("internal error: ValueError" in left.reason for left in found.left)
+
+
 def test_logs_snapshots_and_metrics_are_read_beside_traces(traces, tmp_path):
     (tmp_path / "nccl.log").write_text(
         "node0:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n"

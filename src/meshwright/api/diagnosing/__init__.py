@@ -23,6 +23,7 @@ from meshwright.diagnose.logs.nccl import read_nccl_log
 from meshwright.diagnose.path.replay import what_if
 from meshwright.diagnose.pipeline.read import read_pipeline
 from meshwright.diagnose.trace.columns import Left
+from meshwright.report.check.visible import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -124,13 +125,16 @@ def _together(ranks: list[Rank], job: Job | None) -> tuple[list[Rank], Across | 
 
 def _tried(read: Callable[[Any], Any], path: Any, failed: list[Finding]) -> Any:
     """What `read` makes of a file, None and a finding where it cannot."""
+    first = str(path if not isinstance(path, tuple) else path[0])
     try:
         return read(path)
     except (MeshwrightError, OSError) as error:
         own = getattr(error, "findings", ())
-        first = str(path if not isinstance(path, tuple) else path[0])
         failed += own or (Finding(message=str(error), file=first, hint=getattr(error, "hint", "")),)
-        return None
+    except Exception as error:  # a fault of ours in one record must not cost the others
+        text = harmless(f"internal error: {type(error).__name__}: {error}")
+        failed.append(Finding(message=text, file=first, hint="this is a bug, please report it"))
+    return None
 
 
 def _few(findings: list[Finding]) -> list[Finding]:

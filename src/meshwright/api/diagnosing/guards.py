@@ -33,7 +33,10 @@ def guards_of(ranks: Sequence[Rank], job: Job | None = None) -> Iterator[str]:
         )
     unnumbered = sum(rank.rank is None for rank in ranks)
     if unnumbered and len(ranks) > 1:
-        yield f"{plural(unnumbered, 'trace')} of {len(ranks)} do not say which rank they are of"
+        says = (
+            "does not say which rank it is" if unnumbered == 1 else "do not say which rank they are"
+        )
+        yield f"{plural(unnumbered, 'trace')} of {len(ranks)} {says} of"
     worlds = sorted({rank.world_size for rank in ranks if rank.world_size})
     if len(worlds) > 1:
         sizes = ", ".join(map(str, worlds))
