@@ -7,12 +7,14 @@ served (torch/csrc/distributed/c10d/ProcessGroupGloo.cpp, runLoop).
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.base.noun import dataclass
+from meshwright.diagnose.split.work import names_like
 from meshwright.diagnose.trace.columns import Message
 
 if TYPE_CHECKING:
@@ -75,6 +77,10 @@ _KINDS = {
 }
 
 
+_GLOO, _FSDP = re.compile(r"^gloo:"), re.compile(r"^FSDP::")
+_ASKING = re.compile(r"^(c10d|_c10d_functional)::")
+
+
 def messages_of(
     trace: Trace, rows: NDArray[np.int64]
 ) -> tuple[tuple[Message, ...], NDArray[np.int32]]:
@@ -82,7 +88,7 @@ def messages_of(
     asked = _asked(trace)
     numbers: dict[Message, int] = {message: i for i, message in enumerate(trace.messages)}
     ops, served, shards = trace.operators, {}, _sharding(trace)
-    for row in _rows(trace, ("gloo:",)):
+    for row in _rows(trace, _GLOO):
         name = trace.names[ops.name[row]].partition(":")[2]
         waiting = asked.get(name)
         if waiting and ops.start_ns[waiting[0]] <= ops.start_ns[row]:
@@ -98,16 +104,16 @@ def messages_of(
 def _asked(trace: Trace) -> dict[str, list[int]]:
     """Rows of operators that ask for a transfer, by its name, in order."""
     asked: dict[str, list[int]] = {}
-    for row in _rows(trace, tuple(_KINDS)):
+    for row in _rows(trace, _ASKING):
         kind = _KINDS.get(trace.names[trace.operators.name[row]])
         if kind is not None:
             asked.setdefault(kind.transfer, []).append(row)
     return asked
 
 
-def _rows(trace: Trace, prefixes: tuple[str, ...]) -> list[int]:
-    known = np.fromiter((n.startswith(prefixes) for n in trace.names), bool, len(trace.names))
-    rows: list[int] = np.flatnonzero(known[trace.operators.name]).tolist()
+def _rows(trace: Trace, pattern: re.Pattern[str]) -> list[int]:
+    ops = trace.operators
+    rows: list[int] = np.flatnonzero(names_like(trace.names, ops.name, pattern)).tolist()
     return rows
 
 
@@ -132,7 +138,7 @@ def _message(trace: Trace, row: int, *, shards: list[int]) -> Message:
 
 def _sharding(trace: Trace) -> list[int]:
     """Rows of the marks that FSDP2 makes around its collectives."""
-    return _rows(trace, ("FSDP::",))
+    return _rows(trace, _FSDP)
 
 
 def _is_in(trace: Trace, row: int, marks: list[int]) -> bool:

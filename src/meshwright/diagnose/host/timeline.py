@@ -7,25 +7,25 @@ launched where it begins. What runs inside data loading, saving or evaluation be
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from meshwright.diagnose.host.messages import messages_of
-from meshwright.diagnose.host.pieces import Pieces, innermost, outside
+from meshwright.diagnose.split.operators import TRANSPORT
+from meshwright.diagnose.split.pieces import Pieces, innermost, outside
+from meshwright.diagnose.split.work import names_like
 from meshwright.diagnose.trace.columns import Calls, Device, DeviceEvents, Host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from meshwright.diagnose.trace.columns import Trace
 
-STEP = "ProfilerStep#"
-APART = ("enumerate(DataLoader)", "checkpoint#", "evaluation#")  # phases that own all inside them
-TRANSPORT = ("gloo:", "ucc:", "mpi:")  # what a backend's own threads do
+TRAINING = re.compile(r"^(ProfilerStep#|autograd::engine)")  # a backward pass may have its own
+APART = re.compile(r"^(enumerate\(DataLoader\)|checkpoint#|evaluation#)")  # own all inside them
 _OTHERS = ("c10d::", "_c10d_functional::", "c10d_functional::", "autograd::", "torch::")
 _HOST, _RUN = 0, "run on the host"
 
@@ -88,10 +88,7 @@ def _calls(start: Any, numbers: Any, *, name: int, external: Any) -> Calls:
 def _compute(trace: Trace) -> Pieces:
     """What operators themselves did on the threads that train, operators inside them taken out."""
     ops = trace.operators
-    steps = _named(trace, (STEP,))
-    threads = np.unique(ops.thread[steps])
-    backward = _named(trace, ("autograd::engine",))
-    threads = np.union1d(threads, ops.thread[backward])  # a device's backward pass has its own
+    threads = np.unique(ops.thread[_named(trace, TRAINING)])
     mine = np.isin(ops.thread, threads) & (ops.kind != Host.PYTHON)
     pieces = innermost(ops, np.flatnonzero(mine))
     works = (ops.kind == Host.OPERATOR) & _computing(trace)[ops.name]
@@ -111,9 +108,9 @@ def _rows(trace: Trace, mask: NDArray[np.bool_]) -> Pieces:
     return Pieces(row=rows, start_ns=ops.start_ns[rows], end_ns=ops.end_ns[rows])
 
 
-def _spans(trace: Trace, prefixes: Iterable[str]) -> Any:
+def _spans(trace: Trace, pattern: re.Pattern[str]) -> Any:
     """Starts and ends of what bears these names, one [n, 2] array, in order and disjoint."""
-    rows = np.flatnonzero(_named(trace, prefixes))
+    rows = np.flatnonzero(_named(trace, pattern))
     spans: list[list[int]] = []
     ops = trace.operators
     for first, last in zip(ops.start_ns[rows].tolist(), ops.end_ns[rows].tolist(), strict=True):
@@ -124,13 +121,6 @@ def _spans(trace: Trace, prefixes: Iterable[str]) -> Any:
     return np.array(spans, dtype=np.int64).reshape(-1, 2)
 
 
-def _named(trace: Trace, prefixes: Iterable[str]) -> NDArray[np.bool_]:
-    """Which host events have a name that begins so."""
-    return _mask(trace, prefixes)
-
-
-def _mask(trace: Trace, prefixes: Iterable[str]) -> NDArray[np.bool_]:
-    starts = tuple(prefixes)
-    known = np.fromiter((n.startswith(starts) for n in trace.names), bool, len(trace.names))
-    ops = trace.operators
-    return known[ops.name] if len(known) else np.zeros(len(ops), dtype=bool)
+def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
+    """Which host events have such a name."""
+    return names_like(trace.names, trace.operators.name, pattern)

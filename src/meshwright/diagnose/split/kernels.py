@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from meshwright.diagnose.host.pieces import innermost
 from meshwright.diagnose.rank import Kernel
 from meshwright.diagnose.split.classes import CLASSES, classed
 from meshwright.diagnose.split.operators import classed_operator
+from meshwright.diagnose.split.pieces import innermost
 from meshwright.diagnose.split.unions import percent
 from meshwright.diagnose.trace.columns import Host
 

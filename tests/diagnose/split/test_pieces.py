@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.diagnose.host.pieces import Pieces, innermost, outside
+from meshwright.diagnose.split.pieces import Pieces, innermost, outside
 from meshwright.diagnose.trace.columns import Operators
 
 spans = st.lists(
